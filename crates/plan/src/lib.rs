@@ -1,0 +1,2 @@
+//! Geometry of KV caches as plain integers.
+#![forbid(unsafe_code)]
