@@ -54,9 +54,7 @@ impl Layout {
     pub fn merge(kind: Kind, growth: Growth, sources: &[Source]) -> Result<Move<Self>, Error> {
         match kind {
             Kind::Full => Full::merge(growth, sources).map(|plan| plan.map(Self::Full)),
-            Kind::Ring(window) => {
-                Ring::merge(window, growth, sources).map(|plan| plan.map(Self::Ring))
-            }
+            Kind::Ring(window) => Ring::merge(window, growth, sources).map(|plan| plan.map(Self::Ring)),
         }
     }
 
