@@ -31,7 +31,8 @@ pub use locate::{Found, Places, cache_dir, list, locate};
 pub use mapped::MappedFile;
 pub use tensor::{Affine, Dtype, Place, Plain, TensorData};
 
-use gguf::{GROUP, GgufFile, Packed, Rows, Source, Target};
+pub use gguf::GgufFile;
+use gguf::{GROUP, Packed, Rows, Source, Target};
 use safetensors::Weights;
 
 /// A model's files, opened and checked; no weight has been read yet.
