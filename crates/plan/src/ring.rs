@@ -486,11 +486,12 @@ impl Ring {
         row_count(op, "rows", self.rows() + sources.len())?;
         let (pinned, span, active) = (self.pinned(), self.window.span(), self.active());
         let mut parts = Vec::with_capacity(sources.len());
-        let mut newest = 0;
+        let (mut newest, mut total) = (0, self.total);
         for (row, s) in sources.iter().enumerate() {
             rows::check_source(op, row, s)?;
             let part = Joining::of(op, row, s, self.window)?;
             newest = newest.max(part.ring.len());
+            total = total.max(s.columns.min(self.window.size));
             parts.push(part);
         }
         let width = active.max(newest);
@@ -500,7 +501,7 @@ impl Ring {
             next.offsets.push(s.offset);
             next.left_pad.push(width - part.ring.len());
         }
-        (next.ring_index, next.total, next.rotated) = (width, self.total.max(newest), false);
+        (next.ring_index, next.total, next.rotated) = (width, total, false);
         let mut ops = Vec::new();
         if let ([only], [part], 0, 0) = (sources, parts.as_slice(), self.rows(), pinned)
             && part.ring.from == 0
@@ -510,18 +511,18 @@ impl Ring {
             ops.push(ColumnOp::Join { rows: vec![vec![Piece::Source(Columns::new(0, next.columns))]] });
             return Ok(Move::new(ops, next, self.shape()));
         }
-        next.columns = if width == 0 { 0 } else { pinned + width };
-        if self.columns > 0 || (self.rows() > 0 && width > 0) {
-            if width == 0 {
-                ops.push(ColumnOp::Slice { ranges: Vec::new() });
-            } else if self.rotated {
-                self.keep(&mut ops, Columns::new(0, active), self.columns);
-                rows::widen(&mut ops, pinned + active, active, width, pinned);
-            } else {
-                rows::widen(&mut ops, self.columns, active, width, pinned);
-            }
+        // There are planes as soon as any row has something to keep in them, be it only sinks.
+        let planes = self.columns > 0 || width > 0 || parts.iter().any(|p| !p.pins.is_empty());
+        next.columns = if planes { pinned + width } else { 0 };
+        if self.columns > 0 && next.columns == 0 {
+            ops.push(ColumnOp::Slice { ranges: Vec::new() });
+        } else if self.rotated {
+            self.keep(&mut ops, Columns::new(0, active), self.columns);
+            rows::widen(&mut ops, pinned + active, active, width, pinned);
+        } else if self.rows() > 0 && planes {
+            rows::widen(&mut ops, self.columns, active, width, pinned);
         }
-        if width > 0 && !parts.is_empty() {
+        if next.columns > 0 && !parts.is_empty() {
             ops.push(ColumnOp::Join { rows: parts.iter().map(|p| p.pieces(pinned, width)).collect() });
         }
         Ok(Move::new(ops, next, self.shape()))
@@ -566,6 +567,8 @@ impl Ring {
         let active = self.active();
         let kept = active.saturating_sub(n);
         let mut next = Self { offsets, ring_index: kept, total: self.total.saturating_sub(n), ..self.clone() };
+        // A row that came back short may hold fewer tokens than go.
+        next.left_pad.iter_mut().for_each(|pad| *pad = (*pad).min(kept));
         let mut ops = Vec::new();
         // Only a ring with sinks can have turned here: what it lost is pinned.
         if self.rotated || self.columns > self.pinned() + self.window.span() {
