@@ -8,6 +8,8 @@ mod definition;
 mod error;
 #[cfg(feature = "replay")]
 mod explain;
+#[cfg(feature = "replay")]
+mod fault;
 mod full;
 mod grid;
 mod layout;
@@ -27,6 +29,8 @@ mod units;
 pub use column::{ColumnOp, Piece, PinRun};
 pub use definition::{History, Model, Rule};
 pub use error::Error;
+#[cfg(feature = "replay")]
+pub use fault::Faults;
 pub use full::Full;
 pub use grid::{CELL_LIMIT, Grid, Inputs};
 pub use layout::{Kind, Layout};

@@ -339,7 +339,7 @@ impl Ring {
         let offsets = self.offsets.iter().map(advance).collect::<Result<Vec<_>, Error>>()?;
         let mut next = Self { offsets, left_pad: self.left_pad.clone(), total, phase, ..*self };
         let mut ops = Vec::with_capacity(1);
-        let runs = if n == 1 && !self.phase.blocks() {
+        let runs = if !self.blocks(n.into()) {
             self.in_place(&mut next, &mut ops)
         } else {
             self.block(n, &mut next, &mut ops)
@@ -352,6 +352,11 @@ impl Ring {
         let (from, runs) = if wanted { (0, runs) } else { (pinned, Runs { pinned: 0, ..runs }) };
         let fetch = Columns::new(from, pinned + runs.ring);
         Ok(Step { ops, next, fetch, rope: Rope::of(&self.offsets), mask: Mask::shortest(runs), moved })
+    }
+
+    /// Whether `n` columns are written behind the others, rather than where the head stands.
+    pub(crate) fn blocks(&self, n: i64) -> bool {
+        n != 1 || self.phase.blocks()
     }
 
     /// One column, written where the head stands.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::column::ColumnOp;
 use crate::definition::{History, Model};
+use crate::fault::{self, Faults, Pads};
 use crate::full::Full;
 use crate::grid::{Grid, Inputs};
 use crate::layout::{Kind, Layout};
@@ -135,6 +136,9 @@ pub struct Group {
     pub grid: Grid<u64>,
     /// The rows by the definition.
     pub model: Model,
+    /// Upstream's left padding, for a session that asks for its faults.
+    pads: Pads,
+    faults: Faults,
 }
 
 /// A row that an extraction saved.
@@ -176,6 +180,7 @@ pub struct Appended {
 pub struct Session {
     kind: Kind,
     growth: Growth,
+    faults: Faults,
     group: Option<Group>,
     saved: BTreeMap<String, Saved>,
     snapshots: BTreeMap<String, Group>,
@@ -186,7 +191,13 @@ impl Session {
     #[must_use]
     pub fn new(kind: Kind) -> Self {
         let (saved, snapshots) = (BTreeMap::new(), BTreeMap::new());
-        Self { kind, growth: Growth::default(), group: None, saved, snapshots }
+        Self { kind, growth: Growth::default(), faults: Faults::NONE, group: None, saved, snapshots }
+    }
+
+    /// The same with upstream's faults put back.
+    #[must_use]
+    pub fn with_faults(self, faults: Faults) -> Self {
+        Self { faults, ..self }
     }
 
     /// The same with another growth policy.
@@ -227,20 +238,20 @@ impl Session {
     }
 
     fn start(&mut self, op: &Op) -> Result<Done, Error> {
-        let mut group = Group::none(self.kind, self.growth)?;
+        let mut group = Group::none(self.kind, self.growth, self.faults)?;
         let done = match op {
             Op::Merge { rows } => {
                 let rows = self.joining("merge", rows)?;
                 let sources: Vec<Source> = rows.iter().map(|r| r.source).collect();
                 let plan = Layout::merge(self.kind, self.growth, &sources)?;
-                group.join(plan, &rows)?
+                group.join(op, plan, &rows)?
             }
             Op::Empty { rows } => {
                 let layout = Layout::empty(self.kind, self.growth, *rows as usize)?;
                 group.model.rows = vec![History::default(); layout.rows()];
-                group.still(Move { ops: Vec::new(), next: layout, moved: 0 })?
+                group.still(op, Move { ops: Vec::new(), next: layout, moved: 0 })?
             }
-            Op::Adopt { state, cells } => group.adopt(self.kind, self.growth, state, cells)?,
+            Op::Adopt { state, cells } => group.adopt(op, self.kind, self.growth, state, cells)?,
             _ => return Err(Error::NotStarted { op: op.name(), field: "op" }),
         };
         self.group = Some(group);
@@ -249,22 +260,22 @@ impl Session {
 
     fn change(&mut self, op: &Op, group: &mut Group) -> Result<Done, Error> {
         match op {
-            Op::Append { tokens } => group.append(tokens),
+            Op::Append { tokens } => group.append(op, tokens),
             Op::Prepare { lengths, left_padding, right_padding } => {
                 let padding = Padding { lengths, left: left_padding, right: right_padding };
-                group.still(group.layout.prepare(padding)?)
+                group.still(op, group.layout.prepare(padding)?)
             }
-            Op::Finalize {} => group.still(group.layout.finalize()?),
+            Op::Finalize {} => group.still(op, group.layout.finalize()?),
             Op::Filter { keep } => {
                 let rows: Vec<Row> = keep.iter().map(|&r| Row(r)).collect();
                 let plan = group.layout.filter(&rows)?;
                 group.model.filter(&keep.iter().map(|&r| r as usize).collect::<Vec<_>>());
-                group.still(plan)
+                group.still(op, plan)
             }
             Op::Extend { rows } => {
                 let rows = self.joining("extend", rows)?;
                 let sources: Vec<Source> = rows.iter().map(|r| r.source).collect();
-                group.join(group.layout.extend(&sources)?, &rows)
+                group.join(op, group.layout.extend(&sources)?, &rows)
             }
             Op::Extract { row, limit, name } => {
                 let (done, saved) = group.extract(*row, *limit)?;
@@ -276,17 +287,17 @@ impl Session {
             Op::Trim { n } => {
                 let plan = group.layout.trim(*n)?;
                 group.model.trim(*n);
-                group.still(plan)
+                group.still(op, plan)
             }
             Op::RoundBegin {} => {
                 let plan = group.layout.round_begin()?;
                 group.model.round_begin();
-                group.still(plan)
+                group.still(op, plan)
             }
             Op::RoundCommit {} => {
                 let plan = group.layout.round_commit()?;
                 group.model.round_end(None);
-                group.still(plan)
+                group.still(op, plan)
             }
             Op::RoundRollback { keep } => {
                 let keep = match keep {
@@ -295,17 +306,17 @@ impl Session {
                 };
                 let plan = group.layout.round_rollback(&keep)?;
                 group.model.round_end(Some(&keep));
-                group.still(plan)
+                group.still(op, plan)
             }
             Op::Donor {} => Err(Error::Unsupported { op: "donor", field: "op", what: "a donor" }),
             Op::Snapshot { name } => {
                 self.snapshots.insert(name.clone(), group.clone());
-                group.still(Move { ops: Vec::new(), next: group.layout.clone(), moved: 0 })
+                group.still(op, Move { ops: Vec::new(), next: group.layout.clone(), moved: 0 })
             }
             Op::Restore { name } => {
                 let unknown = || Error::UnknownName { op: "restore", field: "name", name: name.clone() };
                 *group = self.snapshots.get(name).ok_or_else(unknown)?.clone();
-                group.still(Move { ops: Vec::new(), next: group.layout.clone(), moved: 0 })
+                group.still(op, Move { ops: Vec::new(), next: group.layout.clone(), moved: 0 })
             }
             Op::Merge { .. } | Op::Empty { .. } | Op::Adopt { .. } => {
                 Err(Error::Started { op: op.name(), field: "op" })
@@ -329,28 +340,30 @@ impl Session {
 }
 
 impl Group {
-    fn none(kind: Kind, growth: Growth) -> Result<Self, Error> {
+    fn none(kind: Kind, growth: Growth, faults: Faults) -> Result<Self, Error> {
         let layout = Layout::empty(kind, growth, 0)?;
-        Ok(Self { layout, grid: Grid::new(0, 0), model: Model::new(kind.into(), Vec::new()) })
+        let model = Model::new(kind.into(), Vec::new());
+        Ok(Self { layout, grid: Grid::new(0, 0), model, pads: Pads::default(), faults })
     }
 
     /// Executes a plan that reads no tokens.
-    fn still(&mut self, plan: Move<Layout>) -> Result<Done, Error> {
-        self.execute(plan, &[])
+    fn still(&mut self, op: &Op, plan: Move<Layout>) -> Result<Done, Error> {
+        self.execute(op, plan, &[])
     }
 
-    fn join(&mut self, plan: Move<Layout>, rows: &[Saved]) -> Result<Done, Error> {
+    fn join(&mut self, op: &Op, plan: Move<Layout>, rows: &[Saved]) -> Result<Done, Error> {
         let sources: Vec<Vec<u64>> = rows.iter().map(|r| r.tokens.clone()).collect();
         self.model.extend(rows.iter().map(|r| r.history.clone()).collect());
-        self.execute(plan, &sources)
+        self.execute(op, plan, &sources)
     }
 
-    fn execute(&mut self, plan: Move<Layout>, sources: &[Vec<u64>]) -> Result<Done, Error> {
+    fn execute(&mut self, op: &Op, plan: Move<Layout>, sources: &[Vec<u64>]) -> Result<Done, Error> {
         self.grid.run(&plan.ops, Inputs { incoming: &[], sources })?;
         self.grid.set_rows(plan.next.rows());
+        self.pads.follow(op, &self.layout, &plan.next);
         self.layout = plan.next;
         let entry = Entry {
-            state: Some(State::of(&self.layout)),
+            state: Some(self.state()),
             visible: Some((0..self.layout.rows()).map(|row| self.held(row)).collect()),
             ops: plan.ops.iter().cloned().map(Did::Column).collect(),
             ..Entry::default()
@@ -358,7 +371,7 @@ impl Group {
         Ok(Done { entry, ops: plan.ops, moved: plan.moved, append: None })
     }
 
-    fn append(&mut self, tokens: &[Vec<u64>]) -> Result<Done, Error> {
+    fn append(&mut self, op: &Op, tokens: &[Vec<u64>]) -> Result<Done, Error> {
         let (n, real) = self.check_tokens(tokens)?;
         let plan = match &real {
             Some(real) => self.layout.append_ragged(n, real)?,
@@ -371,17 +384,19 @@ impl Group {
         }
         self.grid.run(&plan.ops, Inputs { incoming: tokens, sources: &[] })?;
         self.model.append(tokens);
-        self.layout = plan.next;
         let mut ops: Vec<Did> = plan.ops.iter().cloned().map(Did::Column).collect();
         ops.push(Did::Fetch(Fetch { columns: plan.fetch }));
         let append = Appended { fetch: plan.fetch, rope: plan.rope, mask: plan.mask, tokens: tokens.to_vec() };
-        let mut entry = self.attend(&append)?;
+        let pads = self.pads.clone();
+        self.pads.follow(op, &self.layout, &plan.next);
+        let before = core::mem::replace(&mut self.layout, plan.next);
+        let mut entry = self.attend(&append, &before, &pads)?;
         entry.ops = ops;
         Ok(Done { entry, ops: plan.ops, moved: plan.moved, append: Some(append) })
     }
 
     /// What the queries of an append see: the mask, spelled out, applied to the columns that were fetched.
-    fn attend(&self, append: &Appended) -> Result<Entry, Error> {
+    fn attend(&self, append: &Appended, before: &Layout, pads: &Pads) -> Result<Entry, Error> {
         let columns = append.fetch.len();
         let order = self.layout.temporal();
         let (mut fetched, mut masks, mut sees) = (Vec::new(), Vec::new(), Vec::new());
@@ -391,7 +406,11 @@ impl Group {
             let mut lines = Vec::with_capacity(tokens.len());
             let mut seen = Vec::with_capacity(tokens.len());
             for (query, &token) in (0u32..).zip(tokens) {
-                let line = append.mask.dense(columns, n, row, query)?;
+                let line = match before {
+                    Layout::Ring(ring) => fault::line(self.faults, ring, pads, append, row, query),
+                    Layout::Full(_) => None,
+                };
+                let line = line.map_or_else(|| append.mask.dense(columns, n, row, query), Ok)?;
                 let visible = |c: &u32| line.get(c.wrapping_sub(append.fetch.from) as usize) == Some(&true);
                 let tags = order.iter().flat_map(|c| c.iter()).filter(visible).filter_map(|c| self.grid.get(row, c));
                 seen.push((token != 0).then(|| tags.collect()));
@@ -403,7 +422,7 @@ impl Group {
         }
         let rope = (0..append.tokens.len()).map(|row| append.rope.row(row).map_or(0, |p| p.0)).collect();
         Ok(Entry {
-            state: Some(State::of(&self.layout)),
+            state: Some(self.state()),
             rope_offsets: Some(rope),
             fetched: Some(fetched),
             mask: Some(masks),
@@ -452,7 +471,16 @@ impl Group {
     }
 
     fn extract(&self, row: u32, limit: Option<u32>) -> Result<(Done, Saved), Error> {
-        let plan = self.layout.extract(Row(row), limit)?;
+        let mut plan = self.layout.extract(Row(row), limit)?;
+        if let (Layout::Ring(ring), true) = (&self.layout, self.faults.left_pad) {
+            let ranges = self.ring_held(ring, row as usize, limit.unwrap_or(ring.window().size) - ring.pinned());
+            let held = ranges.iter().map(|c| c.len()).sum();
+            plan.source = Source { columns: held, capacity: held, ..plan.source };
+            plan.ops = vec![ColumnOp::CopyRow {
+                row: Row(row),
+                ranges: ranges.into_iter().filter(|c| !c.is_empty()).collect(),
+            }];
+        }
         let tokens = self.grid.clone().run(&plan.ops, Inputs { incoming: &[], sources: &[] })?.concat();
         let entry = Entry {
             tokens: Some(tokens.clone()),
@@ -465,20 +493,33 @@ impl Group {
         Ok((Done { entry, ops: plan.ops, moved, append: None }, Saved { source: plan.source, tokens, history }))
     }
 
-    fn adopt(&mut self, kind: Kind, growth: Growth, state: &AdoptState, cells: &[Vec<u64>]) -> Result<Done, Error> {
-        let op = "adopt";
+    fn adopt(
+        &mut self,
+        op: &Op,
+        kind: Kind,
+        growth: Growth,
+        state: &AdoptState,
+        cells: &[Vec<u64>],
+    ) -> Result<Done, Error> {
+        let name = "adopt";
         let rows = state.offsets.len();
         if cells.len() != rows {
-            return Err(Error::Rows { op, field: "cells", got: cells.len(), rows });
+            return Err(Error::Rows { op: name, field: "cells", got: cells.len(), rows });
         }
         let width = cells.first().map_or(0, Vec::len);
         if let Some(row) = cells.iter().position(|c| c.len() != width) {
-            return Err(Error::Ragged { op, field: "cells", row, got: cells[row].len() as i64, want: width as i64 });
+            return Err(Error::Ragged {
+                op: name,
+                field: "cells",
+                row,
+                got: cells[row].len() as i64,
+                want: width as i64,
+            });
         }
         let list = |ints: &[i32]| ints.iter().map(|&p| Pos(p)).collect::<Vec<_>>();
         let (offsets, ends) = (list(&state.offsets), state.prefill_ends.as_deref().map(list));
         let capacity = u32::try_from(width).unwrap_or(u32::MAX);
-        let need = |field: &str, want| Error::Malformed { op: op.to_owned(), field: format!("state.{field}"), want };
+        let need = |field: &str, want| Error::Malformed { op: name.to_owned(), field: format!("state.{field}"), want };
         self.layout = match kind {
             Kind::Full => Layout::Full(Full::adopt(growth, &offsets, &state.left_pad, ends.as_deref(), capacity)?),
             Kind::Ring(window) => {
@@ -496,7 +537,7 @@ impl Group {
         };
         self.grid = Grid::of(cells.to_vec(), 0);
         self.model.rows = (0..rows).map(|row| self.history(row)).collect();
-        self.still(Move { ops: Vec::new(), next: self.layout.clone(), moved: 0 })
+        self.still(op, Move { ops: Vec::new(), next: self.layout.clone(), moved: 0 })
     }
 
     /// A row's tokens and positions, read off the columns that hold them.
@@ -513,11 +554,27 @@ impl Group {
         History { tokens: tags.iter().enumerate().map(|(i, &t)| (at(i), t)).collect(), next }
     }
 
+    fn ring_held(&self, ring: &Ring, row: usize, recent: u32) -> [Columns; 3] {
+        if self.faults.left_pad && ring.pinned() == 0 {
+            self.pads.held(ring, row, recent)
+        } else {
+            ring.held(row, recent)
+        }
+    }
+
+    fn state(&self) -> State {
+        let mut state = State::of(&self.layout);
+        if self.faults.left_pad && matches!(&self.layout, Layout::Ring(ring) if ring.pinned() == 0) {
+            state.left_pad = self.pads.list();
+        }
+        state
+    }
+
     /// The tags of the tokens that a row still holds, at most a window of them, oldest first.
     fn held(&self, row: usize) -> Vec<u64> {
         let runs = match &self.layout {
             Layout::Full(full) => [full.live(row), Columns::default(), Columns::default()],
-            Layout::Ring(ring) => ring.held(row, ring.window().size - ring.pinned()),
+            Layout::Ring(ring) => self.ring_held(ring, row, ring.window().size - ring.pinned()),
         };
         runs.into_iter().flat_map(|c| self.grid.read(row, c).collect::<Vec<_>>()).collect()
     }

@@ -66,10 +66,12 @@ impl Subject {
         let op = if roll.below(3) == 0 {
             Op::Empty { rows }
         } else {
-            let rows = (0..rows).map(|_| JoinRow::Tokens({
-                let n = roll.below(self.reach());
-                self.fresh(n)
-            }));
+            let rows = (0..rows).map(|_| {
+                JoinRow::Tokens({
+                    let n = roll.below(self.reach());
+                    self.fresh(n)
+                })
+            });
             Op::Merge { rows: rows.collect() }
         };
         self.obey(&op)
@@ -164,7 +166,13 @@ impl Subject {
                 }
                 Phase::Round(r) => {
                     let ended = r.taken[row] < r.columns;
-                    let real = if ended { 0 } else if ragged { roll.below(n + 1) } else { n };
+                    let real = if ended {
+                        0
+                    } else if ragged {
+                        roll.below(n + 1)
+                    } else {
+                        n
+                    };
                     line[real as usize..].fill(0);
                 }
                 Phase::Decode => {}
@@ -198,7 +206,8 @@ impl Subject {
         for _ in 0..(1 + roll.below(2)).min(room) {
             let have = self.layout().rows() as u32;
             if have > 0 && roll.below(3) == 0 {
-                let limit = (roll.below(3) == 0 && self.kind != Kind::Full).then(|| self.least_limit() + roll.below(self.reach()));
+                let limit = (roll.below(3) == 0 && self.kind != Kind::Full)
+                    .then(|| self.least_limit() + roll.below(self.reach()));
                 rows.push(JoinRow::Saved { from: self.extract(roll.below(have), limit)? });
             } else {
                 let n = roll.below(self.reach());
@@ -376,7 +385,8 @@ impl Subject {
             let held: BTreeMap<i64, u64> = positions.zip(columns.filter_map(|c| group.grid.get(row, c))).collect();
             let known: BTreeMap<i64, u64> = history.tokens.iter().copied().collect();
             let wrong = |(at, tag): (&i64, &u64)| *tag == 0 || known.get(at).is_some_and(|t| t != tag);
-            let lacks = |at: &i64| (*at < sinks || *at >= history.next.saturating_sub(needed)) && !held.contains_key(at);
+            let lacks =
+                |at: &i64| (*at < sinks || *at >= history.next.saturating_sub(needed)) && !held.contains_key(at);
             if held.iter().any(wrong) || known.keys().any(lacks) {
                 return Err(format!("row {row} holds {held:?} of {known:?}"));
             }
