@@ -39,7 +39,7 @@ pub fn run(args: &[&str], world: &mut dyn World) -> u8 {
     let mut alive = true;
     let mut write = |text: &str| alive = alive && world.print(text).is_ok();
     let ran = if explain {
-        let (text, ran) = crate::explain::explain_all(&text);
+        let (text, ran) = crate::explain(&text);
         write(&text);
         ran
     } else {

@@ -1,6 +1,7 @@
 //! Geometry of KV caches as plain integers.
 #![forbid(unsafe_code)]
 
+mod bytes;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod column;
@@ -12,6 +13,8 @@ mod explain;
 mod fault;
 mod full;
 mod grid;
+#[cfg(feature = "replay")]
+pub mod inspect;
 mod layout;
 mod mask;
 mod phase;
@@ -25,10 +28,15 @@ pub mod scenario;
 pub mod session;
 mod step;
 mod units;
+#[cfg(feature = "replay")]
+pub mod words;
 
+pub use bytes::{Format, Heads, column_bytes};
 pub use column::{ColumnOp, Piece, PinRun};
 pub use definition::{History, Model, Rule};
 pub use error::Error;
+#[cfg(feature = "replay")]
+pub use explain::explain;
 #[cfg(feature = "replay")]
 pub use fault::Faults;
 pub use full::Full;
@@ -37,7 +45,7 @@ pub use layout::{Kind, Layout};
 pub use mask::{DENSE_LIMIT, Mask, RowRun, Runs};
 pub use phase::{Phase, Prefill, Round};
 #[cfg(feature = "replay")]
-pub use replay::{Outcome, replay, replay_each};
+pub use replay::{Outcome, Refusal, replay, replay_each};
 pub use ring::{Positions, Ring, Window};
 pub use step::{Extract, Growth, Move, Padding, Rope, Source, Step};
 pub use units::{Col, Columns, MAX_COLUMNS, MAX_ROWS, Pos, Row};

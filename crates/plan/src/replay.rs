@@ -38,12 +38,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn of(step: Option<usize>, op: Option<&str>, error: &Error) -> Self {
+    pub(crate) fn of(step: Option<usize>, op: Option<&str>, error: &Error) -> Self {
         let op = step.map(|_| op.unwrap_or(error.op()).to_owned());
         Self { step, op, field: Some(error.field().to_owned()), message: error.to_string() }
     }
 
-    fn line(message: String) -> Self {
+    pub(crate) fn line(message: String) -> Self {
         Self { step: None, op: None, field: None, message }
     }
 }
@@ -127,6 +127,11 @@ pub(crate) fn replay_one(line: &Value) -> Outcome {
         }
     }
     outcome
+}
+
+/// What is said of a line that is JSON and no scenario.
+pub(crate) fn not_a_scenario() -> Refusal {
+    Refusal::line("not a scenario: an object with the field scenario is expected".to_owned())
 }
 
 /// The geometry log of a running server: the operations of several groups and layouts, interleaved.

@@ -289,6 +289,21 @@ impl Ring {
         self.window.sinks
     }
 
+    /// The physical column that a single next token goes to; absent when the planes must grow for it.
+    #[must_use]
+    pub fn next_column(&self) -> Option<u32> {
+        let (pinned, span) = (self.pinned(), self.window.span());
+        let at = if self.ring_index >= span { 0 } else { self.ring_index };
+        (self.columns > pinned + at).then_some(pinned + at)
+    }
+
+    /// How many temporal columns, from the oldest, the next append drops or overwrites.
+    #[must_use]
+    pub fn dropped_next(&self) -> u32 {
+        let base = if matches!(self.phase, Phase::Round(_)) { self.base } else { self.active() };
+        base.saturating_sub(self.window.span() - 1)
+    }
+
     /// Where temporal columns lie in the planes: one or two ranges, oldest first.
     #[must_use]
     pub fn physical(&self, temporal: Columns) -> [Columns; 2] {
