@@ -151,7 +151,7 @@ impl ColumnOp {
             }
             Self::Join { rows: joined } => {
                 let width =
-                    joined.first().map_or(0, |pieces| pieces.iter().map(|p| p.len()).fold(0, u32::saturating_add));
+                    joined.first().map_or(0, |pieces| pieces.iter().map(Piece::len).fold(0, u32::saturating_add));
                 let n = u32::try_from(joined.len()).unwrap_or(u32::MAX);
                 // A single stored row that is taken whole hands its buffers over.
                 let alone =

@@ -39,6 +39,8 @@ pub enum Error {
     Turned { op: &'static str, field: &'static str, total: u32, window: u32 },
     /// A stored row that lacks the first positions, which a group with sinks must pin.
     NoSinks { op: &'static str, field: &'static str, row: usize, sinks: u32 },
+    /// A stored row that lacks its oldest tokens, where attention is full.
+    Partial { op: &'static str, field: &'static str, row: usize, held: u32, offset: i32 },
     /// Integers that no history can have produced.
     Impossible { op: &'static str, field: &'static str, got: i64, want: i64 },
     /// Column operations that do not fit the columns they are run on.
@@ -89,6 +91,7 @@ impl Error {
             | Self::RoundPadded { op, field, .. }
             | Self::Turned { op, field, .. }
             | Self::NoSinks { op, field, .. }
+            | Self::Partial { op, field, .. }
             | Self::Impossible { op, field, .. }
             | Self::Misfit { op, field, .. }
             | Self::Started { op, field }
@@ -144,6 +147,7 @@ impl fmt::Display for Error {
             Self::NoSinks { row, sinks, .. } => {
                 write!(f, "row {row} does not hold its first {sinks} positions")
             }
+            Self::Partial { row, held, offset, .. } => write!(f, "row {row} holds {held} of its {offset} tokens"),
             Self::Impossible { got, want, .. } => write!(f, "{got} cannot be, expected {want}"),
             Self::Misfit { got, want, .. } => write!(f, "{got} does not fit, expected {want}"),
             Self::Started { .. } => write!(f, "the group was started already"),

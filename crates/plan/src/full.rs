@@ -222,7 +222,7 @@ impl Full {
         Ok(Move::new(ops, next, self.shape()))
     }
 
-    /// Adds stored rows below the others.
+    /// Adds stored rows below the others. A row that lacks its oldest tokens is refused: every query would need them.
     pub fn extend(&self, sources: &[Source]) -> Result<Move<Self>, Error> {
         self.phase.idle("extend")?;
         self.join("extend", sources)
@@ -234,6 +234,9 @@ impl Full {
         let mut width = old;
         for (row, s) in sources.iter().enumerate() {
             rows::check_source(op, row, s)?;
+            if i64::from(s.columns) != s.offset.wide() {
+                return Err(Error::Partial { op, field: "rows", row, held: s.columns, offset: s.offset.0 });
+            }
             width = width.max(s.columns);
         }
         let mut next = self.clone();

@@ -183,20 +183,6 @@ impl Ring {
         if at.total_offset < active.min(span) {
             return Err(impossible("total_offset", at.total_offset, active));
         }
-        for (row, (o, &pad)) in at.offsets.iter().zip(&left_pad).enumerate() {
-            // A row cannot hold more tokens than its position says.
-            let live = i64::from(active) - i64::from(pad);
-            if live > o.wide().max(0) {
-                return Err(Error::OutOfRange {
-                    op,
-                    field: "left_pad",
-                    row: Some(row),
-                    got: pad.into(),
-                    low: live - o.wide() + i64::from(pad),
-                    high: active.into(),
-                });
-            }
-        }
         (ring.offsets, ring.left_pad, ring.phase) = (at.offsets.clone(), left_pad, phase);
         (ring.ring_index, ring.total, ring.rotated, ring.columns) =
             (at.ring_index, at.total_offset, at.rotated, capacity);
@@ -289,6 +275,21 @@ impl Ring {
         self.window.sinks
     }
 
+    /// The physical column that a single next token goes to; absent when the planes must grow for it.
+    #[must_use]
+    pub fn next_column(&self) -> Option<u32> {
+        let (pinned, span) = (self.pinned(), self.window.span());
+        let at = if self.ring_index >= span { 0 } else { self.ring_index };
+        (self.columns > pinned + at).then_some(pinned + at)
+    }
+
+    /// How many temporal columns, from the oldest, the next append drops or overwrites.
+    #[must_use]
+    pub fn dropped_next(&self) -> u32 {
+        let base = if matches!(self.phase, Phase::Round(_)) { self.base } else { self.active() };
+        base.saturating_sub(self.window.span() - 1)
+    }
+
     /// Where temporal columns lie in the planes: one or two ranges, oldest first.
     #[must_use]
     pub fn physical(&self, temporal: Columns) -> [Columns; 2] {
@@ -339,7 +340,7 @@ impl Ring {
         let offsets = self.offsets.iter().map(advance).collect::<Result<Vec<_>, Error>>()?;
         let mut next = Self { offsets, left_pad: self.left_pad.clone(), total, phase, ..*self };
         let mut ops = Vec::with_capacity(1);
-        let runs = if n == 1 && !self.phase.blocks() {
+        let runs = if !self.blocks(n.into()) {
             self.in_place(&mut next, &mut ops)
         } else {
             self.block(n, &mut next, &mut ops)
@@ -352,6 +353,11 @@ impl Ring {
         let (from, runs) = if wanted { (0, runs) } else { (pinned, Runs { pinned: 0, ..runs }) };
         let fetch = Columns::new(from, pinned + runs.ring);
         Ok(Step { ops, next, fetch, rope: Rope::of(&self.offsets), mask: Mask::shortest(runs), moved })
+    }
+
+    /// Whether `n` columns are written behind the others, rather than where the head stands.
+    pub(crate) fn blocks(&self, n: i64) -> bool {
+        n != 1 || self.phase.blocks()
     }
 
     /// One column, written where the head stands.
@@ -486,11 +492,12 @@ impl Ring {
         row_count(op, "rows", self.rows() + sources.len())?;
         let (pinned, span, active) = (self.pinned(), self.window.span(), self.active());
         let mut parts = Vec::with_capacity(sources.len());
-        let mut newest = 0;
+        let (mut newest, mut total) = (0, self.total);
         for (row, s) in sources.iter().enumerate() {
             rows::check_source(op, row, s)?;
             let part = Joining::of(op, row, s, self.window)?;
             newest = newest.max(part.ring.len());
+            total = total.max(s.columns.min(self.window.size));
             parts.push(part);
         }
         let width = active.max(newest);
@@ -500,7 +507,7 @@ impl Ring {
             next.offsets.push(s.offset);
             next.left_pad.push(width - part.ring.len());
         }
-        (next.ring_index, next.total, next.rotated) = (width, self.total.max(newest), false);
+        (next.ring_index, next.total, next.rotated) = (width, total, false);
         let mut ops = Vec::new();
         if let ([only], [part], 0, 0) = (sources, parts.as_slice(), self.rows(), pinned)
             && part.ring.from == 0
@@ -510,18 +517,18 @@ impl Ring {
             ops.push(ColumnOp::Join { rows: vec![vec![Piece::Source(Columns::new(0, next.columns))]] });
             return Ok(Move::new(ops, next, self.shape()));
         }
-        next.columns = if width == 0 { 0 } else { pinned + width };
-        if self.columns > 0 || (self.rows() > 0 && width > 0) {
-            if width == 0 {
-                ops.push(ColumnOp::Slice { ranges: Vec::new() });
-            } else if self.rotated {
-                self.keep(&mut ops, Columns::new(0, active), self.columns);
-                rows::widen(&mut ops, pinned + active, active, width, pinned);
-            } else {
-                rows::widen(&mut ops, self.columns, active, width, pinned);
-            }
+        // There are planes as soon as any row has something to keep in them, be it only sinks.
+        let planes = self.columns > 0 || width > 0 || parts.iter().any(|p| !p.pins.is_empty());
+        next.columns = if planes { pinned + width } else { 0 };
+        if self.columns > 0 && next.columns == 0 {
+            ops.push(ColumnOp::Slice { ranges: Vec::new() });
+        } else if self.rotated {
+            self.keep(&mut ops, Columns::new(0, active), self.columns);
+            rows::widen(&mut ops, pinned + active, active, width, pinned);
+        } else if self.rows() > 0 && planes {
+            rows::widen(&mut ops, self.columns, active, width, pinned);
         }
-        if width > 0 && !parts.is_empty() {
+        if next.columns > 0 && !parts.is_empty() {
             ops.push(ColumnOp::Join { rows: parts.iter().map(|p| p.pieces(pinned, width)).collect() });
         }
         Ok(Move::new(ops, next, self.shape()))
@@ -566,6 +573,8 @@ impl Ring {
         let active = self.active();
         let kept = active.saturating_sub(n);
         let mut next = Self { offsets, ring_index: kept, total: self.total.saturating_sub(n), ..self.clone() };
+        // A row that came back short may hold fewer tokens than go.
+        next.left_pad.iter_mut().for_each(|pad| *pad = (*pad).min(kept));
         let mut ops = Vec::new();
         // Only a ring with sinks can have turned here: what it lost is pinned.
         if self.rotated || self.columns > self.pinned() + self.window.span() {

@@ -112,7 +112,7 @@ pub struct Padding<'a> {
 
 /// How planes get spare columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default, deny_unknown_fields))]
 pub struct Growth {
     /// Columns are added in steps of this many.
     pub step: u32,
