@@ -50,6 +50,20 @@ impl Engine {
         self.worker.submit(job, sink)
     }
 
+    /// See [`Worker::submit_further`].
+    ///
+    /// # Errors
+    /// See [`Worker::submit_further`].
+    pub fn submit_further(&self, job: Job, sink: Box<dyn Sink>) -> Result<(), SubmitError> {
+        self.worker.submit_further(job, sink)
+    }
+
+    /// See [`Worker::wait_until_loaded`].
+    #[must_use]
+    pub fn wait_until_loaded(&self) -> Status {
+        self.worker.wait_until_loaded()
+    }
+
     /// See [`Worker::status`].
     #[must_use]
     pub fn status(&self) -> Status {
