@@ -19,13 +19,7 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self {
-            temperature: 1.0,
-            top_p: 1.0,
-            top_k: 0,
-            min_p: 0.0,
-            seed: None,
-        }
+        Self { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: None }
     }
 }
 

@@ -93,9 +93,7 @@ impl Shared {
         };
         self.changed.notify_all();
         for mut waiting in queue {
-            waiting
-                .sink
-                .send(Event::Failed(JobError::WorkerDied(reason.to_owned())));
+            waiting.sink.send(Event::Failed(JobError::WorkerDied(reason.to_owned())));
         }
     }
 
@@ -115,10 +113,7 @@ impl Shared {
                     return Some(waiting);
                 }
                 None => {
-                    state = self
-                        .changed
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
@@ -142,31 +137,21 @@ impl Worker {
         F: FnOnce() -> Result<G, String> + Send + 'static,
     {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                status: Status::Loading,
-                queue: VecDeque::new(),
-                running: 0,
-                stopping: false,
-            }),
+            state: Mutex::new(State { status: Status::Loading, queue: VecDeque::new(), running: 0, stopping: false }),
             changed: Condvar::new(),
             max_queue,
         });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("annulus-model".to_owned())
-            .spawn(move || {
-                // A panic is caught only to be reported: the model is not used after it.
-                let ended = catch_unwind(AssertUnwindSafe(|| serve(&theirs, load)));
-                match ended {
-                    Ok(Ok(())) => theirs.fail("it was stopped"),
-                    Ok(Err(reason)) => theirs.fail(&reason),
-                    Err(panic) => theirs.fail(&panic_message(&*panic)),
-                }
-            })?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        let thread = std::thread::Builder::new().name("annulus-model".to_owned()).spawn(move || {
+            // A panic is caught only to be reported: the model is not used after it.
+            let ended = catch_unwind(AssertUnwindSafe(|| serve(&theirs, load)));
+            match ended {
+                Ok(Ok(())) => theirs.fail("it was stopped"),
+                Ok(Err(reason)) => theirs.fail(&reason),
+                Err(panic) => theirs.fail(&panic_message(&*panic)),
+            }
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Puts a job at the end of the queue.
@@ -178,12 +163,9 @@ impl Worker {
     pub fn submit(&self, job: Job, sink: Box<dyn Sink>) -> Result<(), SubmitError> {
         let mut state = self.accepting()?;
         state.queue.retain(|waiting| !waiting.sink.is_closed());
-        let starts_at_once =
-            state.status == Status::Ready && state.running == 0 && state.queue.is_empty();
+        let starts_at_once = state.status == Status::Ready && state.running == 0 && state.queue.is_empty();
         if state.queue.len() >= self.shared.max_queue && !starts_at_once {
-            return Err(SubmitError::QueueFull {
-                waiting: state.queue.len(),
-            });
+            return Err(SubmitError::QueueFull { waiting: state.queue.len() });
         }
         self.enqueue(state, job, sink);
         Ok(())
@@ -246,10 +228,7 @@ impl Worker {
     pub fn load(&self) -> Load {
         let mut state = self.shared.lock();
         state.queue.retain(|waiting| !waiting.sink.is_closed());
-        Load {
-            running: state.running,
-            waiting: state.queue.len(),
-        }
+        Load { running: state.running, waiting: state.queue.len() }
     }
 
     /// Refuses new jobs and ends the thread after the job that runs; those that wait get an error.
@@ -269,10 +248,7 @@ impl Drop for Worker {
     }
 }
 
-fn serve<G: Generator>(
-    shared: &Shared,
-    load: impl FnOnce() -> Result<G, String>,
-) -> Result<(), String> {
+fn serve<G: Generator>(shared: &Shared, load: impl FnOnce() -> Result<G, String>) -> Result<(), String> {
     let mut generator = load()?;
     shared.lock().status = Status::Ready;
     shared.changed.notify_all();

@@ -1,0 +1,15 @@
+//! CPU kernels of Annulus behind a C interface.
+//!
+//! MLX's wheel for Linux links the reference BLAS, which is an order of magnitude slower than this machine. libmlx leaves
+//! `cblas_sgemm` to the loader, so the definition in [`cblas`], being in the program itself, comes first and serves it.
+//!
+//! # Layout
+//! - [`sgemm`]: float32 matrix products, row-major, with any strides;
+//! - [`gemv`]: the same for one row, at memory speed;
+//! - [`cblas`]: the C symbol, and the switch that sends calls back to the BLAS of the wheel.
+//!
+//! This crate knows nothing of MLX; its results are tested against sums in float64.
+
+pub mod cblas;
+pub mod gemv;
+pub mod sgemm;
