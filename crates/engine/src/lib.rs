@@ -7,4 +7,5 @@
 
 pub mod engine;
 pub mod job;
+pub mod text;
 pub mod worker;

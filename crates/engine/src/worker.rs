@@ -208,11 +208,7 @@ impl Worker {
     pub fn wait_until_loaded(&self) -> Status {
         let mut state = self.shared.lock();
         while state.status == Status::Loading {
-            state = self
-                .shared
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.status.clone()
     }
