@@ -113,11 +113,7 @@ pub struct PinRun {
 
 /// A part of a joining row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "snake_case")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Piece {
     /// Columns that hold nothing.
     Empty(u32),
@@ -140,59 +136,30 @@ impl ColumnOp {
         let Shape { rows, columns } = shape;
         let area = |r: u32, c: u32| u64::from(r) * u64::from(c);
         match self {
-            Self::Grow { columns: n }
-            | Self::Concat { columns: n }
-            | Self::PadLeft { columns: n, .. } => (
-                area(rows, columns),
-                Shape {
-                    rows,
-                    columns: columns.saturating_add(*n),
-                },
-            ),
+            Self::Grow { columns: n } | Self::Concat { columns: n } | Self::PadLeft { columns: n, .. } => {
+                (area(rows, columns), Shape { rows, columns: columns.saturating_add(*n) })
+            }
             Self::Write { .. } | Self::Scatter { .. } | Self::Pin { .. } => (0, shape),
             Self::Slice { ranges } => {
-                let kept = ranges
-                    .iter()
-                    .fold(0u32, |sum, r| sum.saturating_add(r.len()));
-                (
-                    area(rows, kept),
-                    Shape {
-                        rows,
-                        columns: kept,
-                    },
-                )
+                let kept = ranges.iter().fold(0u32, |sum, r| sum.saturating_add(r.len()));
+                (area(rows, kept), Shape { rows, columns: kept })
             }
             Self::Roll { over, .. } => (area(rows, over.len()), shape),
             Self::TakeRows { rows: kept } => {
                 let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-                (
-                    area(kept, columns),
-                    Shape {
-                        rows: kept,
-                        columns: if kept == 0 { 0 } else { columns },
-                    },
-                )
+                (area(kept, columns), Shape { rows: kept, columns: if kept == 0 { 0 } else { columns } })
             }
             Self::Join { rows: joined } => {
-                let width = joined.first().map_or(0, |pieces| {
-                    pieces.iter().map(|p| p.len()).fold(0, u32::saturating_add)
-                });
+                let width =
+                    joined.first().map_or(0, |pieces| pieces.iter().map(Piece::len).fold(0, u32::saturating_add));
                 let n = u32::try_from(joined.len()).unwrap_or(u32::MAX);
                 // A single stored row that is taken whole hands its buffers over.
-                let alone = rows == 0
-                    && matches!(joined.as_slice(), [only] if matches!(only.as_slice(), [Piece::Source(_)]));
+                let alone =
+                    rows == 0 && matches!(joined.as_slice(), [only] if matches!(only.as_slice(), [Piece::Source(_)]));
                 let all = rows.saturating_add(n);
-                (
-                    if alone { 0 } else { area(all, width) },
-                    Shape {
-                        rows: all,
-                        columns: width,
-                    },
-                )
+                (if alone { 0 } else { area(all, width) }, Shape { rows: all, columns: width })
             }
-            Self::CopyRow { ranges, .. } => {
-                (ranges.iter().map(|r| u64::from(r.len())).sum(), shape)
-            }
+            Self::CopyRow { ranges, .. } => (ranges.iter().map(|r| u64::from(r.len())).sum(), shape),
         }
     }
 }

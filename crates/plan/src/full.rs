@@ -43,21 +43,12 @@ impl Full {
     /// A group of `rows` empty rows.
     pub fn empty(growth: Growth, rows: usize) -> Result<Self, Error> {
         row_count("empty", "rows", rows)?;
-        Ok(Self {
-            offsets: vec![Pos(0); rows],
-            left_pad: vec![0; rows],
-            growth,
-            ..Self::default()
-        })
+        Ok(Self { offsets: vec![Pos(0); rows], left_pad: vec![0; rows], growth, ..Self::default() })
     }
 
     /// A group of stored rows. A single one keeps its buffers, spare columns included.
     pub fn merge(growth: Growth, sources: &[Source]) -> Result<Move<Self>, Error> {
-        Self {
-            growth,
-            ..Self::default()
-        }
-        .join("merge", sources)
+        Self { growth, ..Self::default() }.join("merge", sources)
     }
 
     /// A group that stands anywhere: positions and the capacity of its planes.
@@ -81,14 +72,7 @@ impl Full {
             let end = full.offsets[row].wide() + i64::from(full.left_pad[row]);
             if !(0..=i64::from(capacity)).contains(&end) {
                 let high = capacity.into();
-                return Err(Error::OutOfRange {
-                    op,
-                    field: "offsets",
-                    row: Some(row),
-                    got: end,
-                    low: 0,
-                    high,
-                });
+                return Err(Error::OutOfRange { op, field: "offsets", row: Some(row), got: end, low: 0, high });
             }
         }
         Ok(full)
@@ -153,12 +137,7 @@ impl Full {
         let prepared = Prefill::plan(padding, &self.offsets)?;
         let left_pad = rows::padded("prepare", &self.left_pad, padding.left)?;
         let phase = Phase::Prefill(prepared.prefill);
-        Ok(self.still(Self {
-            offsets: prepared.offsets,
-            left_pad,
-            phase,
-            ..self.clone()
-        }))
+        Ok(self.still(Self { offsets: prepared.offsets, left_pad, phase, ..self.clone() }))
     }
 
     /// Writes `n` columns for every row.
@@ -180,55 +159,23 @@ impl Full {
         let mut runs = Vec::with_capacity(self.rows());
         for ((o, &pad), head) in self.offsets.iter().zip(&self.left_pad).zip(self.ends()) {
             offsets.push(position(op, "tokens", o.wide() + i64::from(n))?);
-            runs.push(RowRun {
-                start: pad,
-                head,
-                origin: o.0.saturating_sub_unsigned(head),
-            });
+            runs.push(RowRun { start: pad, head, origin: o.0.saturating_sub_unsigned(head) });
         }
         let mut ops = Vec::with_capacity(1);
         let capacity = self.grown(needed);
         if capacity > self.capacity {
-            ops.push(ColumnOp::Grow {
-                columns: capacity - self.capacity,
-            });
+            ops.push(ColumnOp::Grow { columns: capacity - self.capacity });
         }
         let first = self.ends().next().unwrap_or(0);
         ops.push(if self.ends().all(|end| end == first) {
-            ColumnOp::Write {
-                at: Col(first),
-                columns: n,
-            }
+            ColumnOp::Write { at: Col(first), columns: n }
         } else {
-            ColumnOp::Scatter {
-                starts: self.ends().map(Col).collect(),
-                columns: n,
-            }
+            ColumnOp::Scatter { starts: self.ends().map(Col).collect(), columns: n }
         });
-        let next = Self {
-            offsets,
-            left_pad: self.left_pad.clone(),
-            capacity,
-            growth: self.growth,
-            phase,
-        };
+        let next = Self { offsets, left_pad: self.left_pad.clone(), capacity, growth: self.growth, phase };
         let moved = crate::column::moved(&ops, self.shape());
-        let mask = Mask::shortest(Runs {
-            queries: n,
-            pinned: 0,
-            ring: needed,
-            rotation: 0,
-            window: None,
-            rows: runs,
-        });
-        Ok(Step {
-            ops,
-            next,
-            fetch: Columns::new(0, needed),
-            rope: Rope::of(&self.offsets),
-            mask,
-            moved,
-        })
+        let mask = Mask::shortest(Runs { queries: n, pinned: 0, ring: needed, rotation: 0, window: None, rows: runs });
+        Ok(Step { ops, next, fetch: Columns::new(0, needed), rope: Rope::of(&self.offsets), mask, moved })
     }
 
     /// Ends a padded prefill: trailing padding is rolled to the front.
@@ -246,11 +193,7 @@ impl Full {
             next.left_pad[row] = next.left_pad[row].saturating_add(shift);
         }
         let over = Columns::new(0, self.width());
-        Ok(Move::new(
-            vec![ColumnOp::Roll { over, shifts }],
-            next,
-            self.shape(),
-        ))
+        Ok(Move::new(vec![ColumnOp::Roll { over, shifts }], next, self.shape()))
     }
 
     /// Keeps these rows, in this order, and drops the left padding that all of them share.
@@ -264,32 +207,22 @@ impl Full {
         };
         let mut ops = Vec::new();
         if !rows::is_identity(keep, self.rows()) {
-            ops.push(ColumnOp::TakeRows {
-                rows: keep.to_vec(),
-            });
+            ops.push(ColumnOp::TakeRows { rows: keep.to_vec() });
         }
         if keep.is_empty() {
             next.capacity = 0;
         }
         // Only columns that were written can go: a row inside its left padding ends before the padding does.
-        let shared = next
-            .left_pad
-            .iter()
-            .zip(next.ends())
-            .map(|(&pad, end)| pad.min(end))
-            .min()
-            .unwrap_or(0);
+        let shared = next.left_pad.iter().zip(next.ends()).map(|(&pad, end)| pad.min(end)).min().unwrap_or(0);
         if shared > 0 {
-            ops.push(ColumnOp::Slice {
-                ranges: vec![Columns::new(shared, next.capacity)],
-            });
+            ops.push(ColumnOp::Slice { ranges: vec![Columns::new(shared, next.capacity)] });
             next.capacity = next.capacity.saturating_sub(shared);
             next.left_pad.iter_mut().for_each(|pad| *pad -= shared);
         }
         Ok(Move::new(ops, next, self.shape()))
     }
 
-    /// Adds stored rows below the others.
+    /// Adds stored rows below the others. A row that lacks its oldest tokens is refused: every query would need them.
     pub fn extend(&self, sources: &[Source]) -> Result<Move<Self>, Error> {
         self.phase.idle("extend")?;
         self.join("extend", sources)
@@ -301,6 +234,9 @@ impl Full {
         let mut width = old;
         for (row, s) in sources.iter().enumerate() {
             rows::check_source(op, row, s)?;
+            if i64::from(s.columns) != s.offset.wide() {
+                return Err(Error::Partial { op, field: "rows", row, held: s.columns, offset: s.offset.0 });
+            }
             width = width.max(s.columns);
         }
         let mut next = self.clone();
@@ -314,9 +250,7 @@ impl Full {
         if let ([only], 0) = (sources, self.rows()) {
             next.capacity = only.capacity;
             if only.capacity > 0 {
-                ops.push(ColumnOp::Join {
-                    rows: vec![vec![Piece::Source(Columns::new(0, only.capacity))]],
-                });
+                ops.push(ColumnOp::Join { rows: vec![vec![Piece::Source(Columns::new(0, only.capacity))]] });
             }
             return Ok(Move::new(ops, next, self.shape()));
         }
@@ -333,15 +267,8 @@ impl Full {
         if self.rows() > 0 {
             rows::widen(&mut ops, self.capacity, old, width, 0);
         }
-        let pieces = |s: &Source| {
-            vec![
-                Piece::Empty(width - s.columns),
-                Piece::Source(Columns::new(0, s.columns)),
-            ]
-        };
-        ops.push(ColumnOp::Join {
-            rows: sources.iter().map(pieces).collect(),
-        });
+        let pieces = |s: &Source| vec![Piece::Empty(width - s.columns), Piece::Source(Columns::new(0, s.columns))];
+        ops.push(ColumnOp::Join { rows: sources.iter().map(pieces).collect() });
         Ok(Move::new(ops, next, self.shape()))
     }
 
@@ -351,57 +278,33 @@ impl Full {
         let live = self.live(row.index());
         let held = live.len().min(limit.unwrap_or(u32::MAX));
         let ranges = vec![Columns::new(live.to - held, live.to)];
-        let offset = Pos(self
-            .phase
-            .valid(row.index(), self.offsets[row.index()])
-            .0
-            .max(0));
-        let source = Source {
-            columns: held,
-            capacity: held,
-            offset,
-            pinned: 0,
-        };
-        Ok(Extract {
-            ops: vec![ColumnOp::CopyRow { row, ranges }],
-            source,
-        })
+        let offset = Pos(self.phase.valid(row.index(), self.offsets[row.index()]).0.max(0));
+        let source = Source { columns: held, capacity: held, offset, pinned: 0 };
+        Ok(Extract { ops: vec![ColumnOp::CopyRow { row, ranges }], source })
     }
 
     /// Drops the newest `n` tokens of every row. Nothing moves.
     pub fn trim(&self, n: u32) -> Result<Move<Self>, Error> {
         self.phase.idle("trim")?;
         let offsets = rows::trimmed(&self.offsets, n)?;
-        Ok(self.still(Self {
-            offsets,
-            ..self.clone()
-        }))
+        Ok(self.still(Self { offsets, ..self.clone() }))
     }
 
     /// Begins a round.
     pub fn round_begin(&self) -> Result<Move<Self>, Error> {
-        Ok(self.still(Self {
-            phase: self.phase.begin(&self.offsets)?,
-            ..self.clone()
-        }))
+        Ok(self.still(Self { phase: self.phase.begin(&self.offsets)?, ..self.clone() }))
     }
 
     /// Ends a round that keeps every token.
     pub fn round_commit(&self) -> Result<Move<Self>, Error> {
         self.phase.commit()?;
-        Ok(self.still(Self {
-            phase: Phase::Decode,
-            ..self.clone()
-        }))
+        Ok(self.still(Self { phase: Phase::Decode, ..self.clone() }))
     }
 
     /// Ends a round of which each row keeps its first `keep[r]` tokens. Nothing moves.
     pub fn round_rollback(&self, keep: &[u32]) -> Result<Move<Self>, Error> {
         let rejected = self.phase.rejected(keep)?;
-        let mut next = Self {
-            phase: Phase::Decode,
-            ..self.clone()
-        };
+        let mut next = Self { phase: Phase::Decode, ..self.clone() };
         for (o, n) in next.offsets.iter_mut().zip(rejected) {
             *o = Pos(o.0.saturating_sub_unsigned(n));
         }
@@ -419,26 +322,15 @@ impl Full {
         }
         let step = self.growth.step.max(1);
         let target = needed.div_ceil(step).saturating_mul(step);
-        let reserved = if self.capacity == 0 {
-            self.growth.reserve
-        } else {
-            0
-        };
+        let reserved = if self.capacity == 0 { self.growth.reserve } else { 0 };
         target.max(reserved).min(crate::MAX_COLUMNS).max(needed)
     }
 
     fn shape(&self) -> Shape {
-        Shape {
-            rows: self.rows() as u32,
-            columns: self.capacity,
-        }
+        Shape { rows: self.rows() as u32, columns: self.capacity }
     }
 
     fn still(&self, next: Self) -> Move<Self> {
-        Move {
-            ops: Vec::new(),
-            next,
-            moved: 0,
-        }
+        Move { ops: Vec::new(), next, moved: 0 }
     }
 }

@@ -5,7 +5,7 @@ use crate::full::Full;
 use crate::phase::Phase;
 use crate::ring::{Ring, Window};
 use crate::step::{Extract, Growth, Move, Padding, Source, Step};
-use crate::units::{Pos, Row};
+use crate::units::{Columns, Pos, Row};
 
 /// Which columns a row keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,9 +54,7 @@ impl Layout {
     pub fn merge(kind: Kind, growth: Growth, sources: &[Source]) -> Result<Move<Self>, Error> {
         match kind {
             Kind::Full => Full::merge(growth, sources).map(|plan| plan.map(Self::Full)),
-            Kind::Ring(window) => {
-                Ring::merge(window, growth, sources).map(|plan| plan.map(Self::Ring))
-            }
+            Kind::Ring(window) => Ring::merge(window, growth, sources).map(|plan| plan.map(Self::Ring)),
         }
     }
 
@@ -91,6 +89,18 @@ impl Layout {
     #[must_use]
     pub fn capacity(&self) -> u32 {
         either!(self, group => group.capacity())
+    }
+
+    /// The columns in use in the order of time: pinned ones, then the oldest to the newest. Some of the ranges may be empty.
+    #[must_use]
+    pub fn temporal(&self) -> [Columns; 3] {
+        match self {
+            Self::Full(full) => [Columns::new(0, full.width()), Columns::default(), Columns::default()],
+            Self::Ring(ring) => {
+                let [a, b] = ring.physical(Columns::new(0, ring.active()));
+                [Columns::new(0, ring.pinned().min(ring.capacity())), a, b]
+            }
+        }
     }
 
     /// Starts a padded prefill.

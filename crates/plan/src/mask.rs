@@ -79,29 +79,15 @@ impl Runs {
             return none;
         }
         let last = u64::from(run.head) + u64::from(query);
-        let oldest = self
-            .window
-            .map_or(0, |w| (last + 1).saturating_sub(u64::from(w)));
+        let oldest = self.window.map_or(0, |w| (last + 1).saturating_sub(u64::from(w)));
         let first = oldest.max(u64::from(run.start));
         let end = (last + 1).min(u64::from(self.ring));
         let pins = (i64::from(run.origin) + first as i64).clamp(0, i64::from(self.pinned)) as u32;
         if first >= end {
-            return [
-                Columns::new(0, pins),
-                Columns::default(),
-                Columns::default(),
-            ];
+            return [Columns::new(0, pins), Columns::default(), Columns::default()];
         }
-        let [a, b] = turned(
-            Columns::new(first as u32, end as u32),
-            self.rotation,
-            self.ring,
-        );
-        [
-            Columns::new(0, pins),
-            a.shifted(self.pinned),
-            b.shifted(self.pinned),
-        ]
+        let [a, b] = turned(Columns::new(first as u32, end as u32), self.rotation, self.ring);
+        [Columns::new(0, pins), a.shifted(self.pinned), b.shifted(self.pinned)]
     }
 }
 
@@ -112,17 +98,11 @@ pub(crate) fn turned(t: Columns, rotation: u32, length: u32) -> [Columns; 2] {
     }
     let split = length.saturating_sub(rotation);
     if t.from >= split {
-        [
-            Columns::new(t.from - split, t.to - split),
-            Columns::default(),
-        ]
+        [Columns::new(t.from - split, t.to - split), Columns::default()]
     } else if t.to <= split {
         [t.shifted(rotation), Columns::default()]
     } else {
-        [
-            Columns::new(t.from + rotation, length),
-            Columns::new(0, t.to - split),
-        ]
+        [Columns::new(t.from + rotation, length), Columns::new(0, t.to - split)]
     }
 }
 
@@ -131,21 +111,10 @@ impl Mask {
     /// except that a mask of [`Mask::None`] knows no order.
     #[must_use]
     pub fn visible(&self, columns: u32, queries: u32, row: usize, query: u32) -> [Columns; 3] {
-        let upto = |n: u32| {
-            [
-                Columns::new(0, n.min(columns)),
-                Columns::default(),
-                Columns::default(),
-            ]
-        };
+        let upto = |n: u32| [Columns::new(0, n.min(columns)), Columns::default(), Columns::default()];
         match self {
             Self::None => upto(columns),
-            Self::Causal => upto(
-                columns
-                    .saturating_sub(queries)
-                    .saturating_add(query)
-                    .saturating_add(1),
-            ),
+            Self::Causal => upto(columns.saturating_sub(queries).saturating_add(query).saturating_add(1)),
             Self::Runs(runs) => runs.visible(row, query),
         }
     }
@@ -154,13 +123,7 @@ impl Mask {
     ///
     /// The answer is as long as the fetch: this is for people, tests and small grids, not for the engine. More than
     /// [`DENSE_LIMIT`] columns are refused.
-    pub fn dense(
-        &self,
-        columns: u32,
-        queries: u32,
-        row: usize,
-        query: u32,
-    ) -> Result<Vec<bool>, Error> {
+    pub fn dense(&self, columns: u32, queries: u32, row: usize, query: u32) -> Result<Vec<bool>, Error> {
         if columns > DENSE_LIMIT {
             return Err(Error::TooLarge {
                 op: "mask",
@@ -184,12 +147,8 @@ impl Mask {
         let (n, ring) = (runs.queries, runs.ring);
         let tail = ring.saturating_sub(n);
         let windowed = runs.window.is_some_and(|w| ring > w);
-        let plain =
-            n <= ring && !windowed && runs.rows.iter().all(|r| r.start == 0 && r.head == tail);
-        let pins_shown = runs
-            .rows
-            .iter()
-            .all(|r| r.origin >= 0 && r.origin.unsigned_abs() >= runs.pinned);
+        let plain = n <= ring && !windowed && runs.rows.iter().all(|r| r.start == 0 && r.head == tail);
+        let pins_shown = runs.rows.iter().all(|r| r.origin >= 0 && r.origin.unsigned_abs() >= runs.pinned);
         if plain && n == 1 && pins_shown {
             Self::None
         } else if plain && runs.rotation == 0 && runs.pinned == 0 {

@@ -74,9 +74,7 @@ impl Phase {
             Self::Decode => offset,
             Self::Prefill(p) => p.ends.get(row).map_or(offset, |&end| offset.min(end)),
             Self::Round(r) => match (r.saved.get(row), r.taken.get(row)) {
-                (Some(saved), Some(&taken)) => {
-                    Pos(saved.0.saturating_add_unsigned(taken)).min(offset)
-                }
+                (Some(saved), Some(&taken)) => Pos(saved.0.saturating_add_unsigned(taken)).min(offset),
                 _ => offset,
             },
         }
@@ -102,46 +100,23 @@ impl Phase {
     }
 
     /// The phase after `columns` more columns, of which the first `real[r]` of row `r` are tokens where `real` is given.
-    pub(crate) fn append(
-        &self,
-        columns: u32,
-        real: Option<&[u32]>,
-        rows: usize,
-    ) -> Result<Self, Error> {
+    pub(crate) fn append(&self, columns: u32, real: Option<&[u32]>, rows: usize) -> Result<Self, Error> {
         let (op, field) = ("append", "tokens");
         if let Some(real) = real {
             if real.len() != rows {
-                return Err(Error::Rows {
-                    op,
-                    field,
-                    got: real.len(),
-                    rows,
-                });
+                return Err(Error::Rows { op, field, got: real.len(), rows });
             }
             let high = i64::from(columns);
             let beyond = |&(_, &n): &(usize, &u32)| n > columns;
             if let Some((row, &n)) = real.iter().enumerate().find(beyond) {
-                return Err(Error::OutOfRange {
-                    op,
-                    field,
-                    row: Some(row),
-                    got: n.into(),
-                    low: 0,
-                    high,
-                });
+                return Err(Error::OutOfRange { op, field, row: Some(row), got: n.into(), low: 0, high });
             }
         }
         match self {
             Self::Decode => match real.and_then(|real| real.iter().position(|&n| n < columns)) {
                 Some(row) => {
                     let column = real.and_then(|r| r.get(row)).map_or(0, |&n| n as usize);
-                    Err(Error::Padding {
-                        op,
-                        field,
-                        row,
-                        column,
-                        declared: false,
-                    })
+                    Err(Error::Padding { op, field, row, column, declared: false })
                 }
                 None => Ok(Self::Decode),
             },
@@ -154,26 +129,17 @@ impl Phase {
     pub(crate) fn select(&self, keep: &[Row]) -> Self {
         match self {
             Self::Decode => Self::Decode,
-            Self::Prefill(p) => Self::Prefill(Prefill {
-                ends: pick(&p.ends, keep),
-                ..p.clone()
-            }),
-            Self::Round(r) => Self::Round(Round {
-                saved: pick(&r.saved, keep),
-                taken: pick(&r.taken, keep),
-                ..r.clone()
-            }),
+            Self::Prefill(p) => Self::Prefill(Prefill { ends: pick(&p.ends, keep), ..p.clone() }),
+            Self::Round(r) => {
+                Self::Round(Round { saved: pick(&r.saved, keep), taken: pick(&r.taken, keep), ..r.clone() })
+            }
         }
     }
 
     /// Begins a round.
     pub(crate) fn begin(&self, offsets: &[Pos]) -> Result<Self, Error> {
         self.idle("round_begin")?;
-        Ok(Self::Round(Round {
-            saved: offsets.to_vec(),
-            taken: vec![0; offsets.len()],
-            columns: 0,
-        }))
+        Ok(Self::Round(Round { saved: offsets.to_vec(), taken: vec![0; offsets.len()], columns: 0 }))
     }
 
     /// Refuses the commit of a round in which a row holds padding.
@@ -181,11 +147,7 @@ impl Phase {
         let op = "round_commit";
         let round = self.round(op)?;
         match round.taken.iter().position(|&n| n < round.columns) {
-            Some(row) => Err(Error::RoundPadded {
-                op,
-                field: "op",
-                row,
-            }),
+            Some(row) => Err(Error::RoundPadded { op, field: "op", row }),
             None => Ok(()),
         }
     }
@@ -195,24 +157,11 @@ impl Phase {
         let (op, field) = ("round_rollback", "keep");
         let round = self.round(op)?;
         if keep.len() != round.taken.len() {
-            return Err(Error::Rows {
-                op,
-                field,
-                got: keep.len(),
-                rows: round.taken.len(),
-            });
+            return Err(Error::Rows { op, field, got: keep.len(), rows: round.taken.len() });
         }
         let beyond = |&(_, (keep, taken)): &(usize, (&u32, &u32))| keep > taken;
-        if let Some((row, (&keep, &taken))) = keep.iter().zip(&round.taken).enumerate().find(beyond)
-        {
-            return Err(Error::OutOfRange {
-                op,
-                field,
-                row: Some(row),
-                got: keep.into(),
-                low: 0,
-                high: taken.into(),
-            });
+        if let Some((row, (&keep, &taken))) = keep.iter().zip(&round.taken).enumerate().find(beyond) {
+            return Err(Error::OutOfRange { op, field, row: Some(row), got: keep.into(), low: 0, high: taken.into() });
         }
         Ok(keep.iter().map(|k| round.columns - k).collect())
     }
@@ -223,88 +172,45 @@ impl Prefill {
     pub(crate) fn plan(padding: Padding<'_>, offsets: &[Pos]) -> Result<Prepared, Error> {
         let op = "prepare";
         let rows = offsets.len();
-        for (field, list) in [
-            ("lengths", padding.lengths),
-            ("left_padding", padding.left),
-            ("right_padding", padding.right),
-        ] {
+        for (field, list) in
+            [("lengths", padding.lengths), ("left_padding", padding.left), ("right_padding", padding.right)]
+        {
             if list.len() != rows && !(list.is_empty() && field != "lengths") {
-                return Err(Error::Rows {
-                    op,
-                    field,
-                    got: list.len(),
-                    rows,
-                });
+                return Err(Error::Rows { op, field, got: list.len(), rows });
             }
         }
         if padding.left.iter().any(|&n| n > 0)
             && let Some((row, o)) = offsets.iter().enumerate().find(|(_, o)| o.0 != 0)
         {
-            return Err(Error::NotEmpty {
-                op,
-                field: "left_padding",
-                row,
-                offset: o.0,
-            });
+            return Err(Error::NotEmpty { op, field: "left_padding", row, offset: o.0 });
         }
         let at = |list: &[u32], row: usize| i64::from(list.get(row).copied().unwrap_or(0));
         let total = |row| at(padding.left, row) + at(padding.lengths, row) + at(padding.right, row);
         let want = if rows == 0 { 0 } else { total(0) };
         if let Some(row) = (0..rows).find(|&row| total(row) != want) {
-            return Err(Error::Ragged {
-                op,
-                field: "lengths",
-                row,
-                got: total(row),
-                want,
-            });
+            return Err(Error::Ragged { op, field: "lengths", row, got: total(row), want });
         }
         let remaining = columns(op, "lengths", want)?;
         let mut ends = Vec::with_capacity(rows);
         let mut starts = Vec::with_capacity(rows);
         for (row, o) in offsets.iter().enumerate() {
-            ends.push(position(
-                op,
-                "lengths",
-                o.wide() + at(padding.lengths, row),
-            )?);
-            starts.push(position(
-                op,
-                "left_padding",
-                o.wide() - at(padding.left, row),
-            )?);
+            ends.push(position(op, "lengths", o.wide() + at(padding.lengths, row))?);
+            starts.push(position(op, "left_padding", o.wide() - at(padding.left, row))?);
         }
         let trailing = padding.right.iter().any(|&n| n > 0);
-        Ok(Prepared {
-            offsets: starts,
-            prefill: Self {
-                ends,
-                trailing,
-                remaining: Some(remaining),
-            },
-        })
+        Ok(Prepared { offsets: starts, prefill: Self { ends, trailing, remaining: Some(remaining) } })
     }
 
     fn append(&self, columns: u32) -> Result<Self, Error> {
         let remaining = match self.remaining {
             Some(left) if columns > left => {
                 let (got, high) = (columns.into(), left.into());
-                return Err(Error::OutOfRange {
-                    op: "append",
-                    field: "tokens",
-                    row: None,
-                    got,
-                    low: 1,
-                    high,
-                });
+                return Err(Error::OutOfRange { op: "append", field: "tokens", row: None, got, low: 1, high });
             }
             Some(left) => Some(left - columns),
             None => None,
         };
-        Ok(Self {
-            remaining,
-            ..self.clone()
-        })
+        Ok(Self { remaining, ..self.clone() })
     }
 
     /// Whether the column at position `at` of a row is padding.
@@ -327,11 +233,7 @@ impl Round {
         for (row, taken) in next.taken.iter_mut().enumerate() {
             let tokens = real.and_then(|r| r.get(row)).copied().unwrap_or(columns);
             if tokens > 0 && *taken < self.columns {
-                return Err(Error::AfterPadding {
-                    op: "append",
-                    field: "tokens",
-                    row,
-                });
+                return Err(Error::AfterPadding { op: "append", field: "tokens", row });
             }
             *taken = taken.saturating_add(tokens);
         }

@@ -57,25 +57,11 @@ impl Window {
 
     fn check(self, op: &'static str) -> Result<(), Error> {
         if self.size == 0 {
-            return Err(Error::OutOfRange {
-                op,
-                field: "max_size",
-                row: None,
-                got: 0,
-                low: 1,
-                high: u32::MAX.into(),
-            });
+            return Err(Error::OutOfRange { op, field: "max_size", row: None, got: 0, low: 1, high: u32::MAX.into() });
         }
         if self.sinks >= self.size {
             let high = i64::from(self.size) - 1;
-            return Err(Error::OutOfRange {
-                op,
-                field: "sinks",
-                row: None,
-                got: self.sinks.into(),
-                low: 0,
-                high,
-            });
+            return Err(Error::OutOfRange { op, field: "sinks", row: None, got: self.sinks.into(), low: 0, high });
         }
         columns(op, "sinks", self.sinks.into()).map(|_| ())
     }
@@ -102,10 +88,7 @@ pub struct Positions {
     /// Whether the head has gone back to the first column.
     pub rotated: bool,
     /// The position each row ends at, while right padding is pending.
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, skip_serializing_if = "Option::is_none")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub prefill_ends: Option<Vec<Pos>>,
 }
 
@@ -147,11 +130,7 @@ impl Ring {
     pub fn empty(window: Window, growth: Growth, rows: usize) -> Result<Self, Error> {
         row_count("empty", "rows", rows)?;
         let ring = Self::new("empty", window, growth)?;
-        Ok(Self {
-            offsets: vec![Pos(0); rows],
-            left_pad: vec![0; rows],
-            ..ring
-        })
+        Ok(Self { offsets: vec![Pos(0); rows], left_pad: vec![0; rows], ..ring })
     }
 
     fn new(op: &'static str, window: Window, growth: Growth) -> Result<Self, Error> {
@@ -177,31 +156,19 @@ impl Ring {
     }
 
     /// A group that stands anywhere: positions and the capacity of its planes, pinned columns included.
-    pub fn adopt(
-        window: Window,
-        growth: Growth,
-        at: &Positions,
-        capacity: u32,
-    ) -> Result<Self, Error> {
+    pub fn adopt(window: Window, growth: Growth, at: &Positions, capacity: u32) -> Result<Self, Error> {
         let op = "adopt";
         let mut ring = Self::new(op, window, growth)?;
-        let impossible = |field, got: u32, want: u32| Error::Impossible {
-            op,
-            field,
-            got: got.into(),
-            want: want.into(),
-        };
+        let impossible =
+            |field, got: u32, want: u32| Error::Impossible { op, field, got: got.into(), want: want.into() };
         columns(op, "cells", capacity.into())?;
         columns(op, "total_offset", at.total_offset.into())?;
-        let (left_pad, phase) =
-            rows::adopted(&at.offsets, &at.left_pad, at.prefill_ends.as_deref())?;
+        let (left_pad, phase) = rows::adopted(&at.offsets, &at.left_pad, at.prefill_ends.as_deref())?;
         let (pinned, span) = (window.sinks, window.span());
         let held = if capacity == 0 {
             0
         } else {
-            capacity
-                .checked_sub(pinned)
-                .ok_or(impossible("cells", capacity, pinned))?
+            capacity.checked_sub(pinned).ok_or(impossible("cells", capacity, pinned))?
         };
         if at.max_size != window.size {
             return Err(impossible("max_size", at.max_size, window.size));
@@ -242,11 +209,7 @@ impl Ring {
         Positions {
             max_size: self.window.size,
             offsets: self.offsets.clone(),
-            left_pad: self
-                .left_pad
-                .iter()
-                .map(|&p| i32::try_from(p).unwrap_or(i32::MAX))
-                .collect(),
+            left_pad: self.left_pad.iter().map(|&p| i32::try_from(p).unwrap_or(i32::MAX)).collect(),
             ring_index: self.ring_index,
             total_offset: self.total,
             rotated: self.rotated,
@@ -305,21 +268,13 @@ impl Ring {
     /// A: how many ring columns are in use.
     #[must_use]
     pub fn active(&self) -> u32 {
-        if self.rotated {
-            self.window.span()
-        } else {
-            self.ring_index
-        }
+        if self.rotated { self.window.span() } else { self.ring_index }
     }
 
     /// Where the oldest ring column lies, counted from the first ring column.
     #[must_use]
     pub fn rotation(&self) -> u32 {
-        if self.rotated && self.ring_index < self.window.span() {
-            self.ring_index
-        } else {
-            0
-        }
+        if self.rotated && self.ring_index < self.window.span() { self.ring_index } else { 0 }
     }
 
     /// How many columns the planes have, pinned and spare ones included; 0 while there are no planes.
@@ -334,16 +289,29 @@ impl Ring {
         self.window.sinks
     }
 
+    /// The physical column that a single next token goes to; absent when the planes must grow for it.
+    #[must_use]
+    pub fn next_column(&self) -> Option<u32> {
+        let (pinned, span) = (self.pinned(), self.window.span());
+        let at = if self.ring_index >= span { 0 } else { self.ring_index };
+        (self.columns > pinned + at).then_some(pinned + at)
+    }
+
+    /// How many temporal columns, from the oldest, the next append drops or overwrites.
+    #[must_use]
+    pub fn dropped_next(&self) -> u32 {
+        let base = if matches!(self.phase, Phase::Round(_)) { self.base } else { self.active() };
+        base.saturating_sub(self.window.span() - 1)
+    }
+
     /// Where temporal columns lie in the planes: one or two ranges, oldest first.
     #[must_use]
     pub fn physical(&self, temporal: Columns) -> [Columns; 2] {
-        turned(temporal, self.rotation(), self.active()).map(|c| {
-            if c.is_empty() {
-                c
-            } else {
-                c.shifted(self.pinned())
-            }
-        })
+        turned(temporal, self.rotation(), self.active()).map(
+            |c| {
+                if c.is_empty() { c } else { c.shifted(self.pinned()) }
+            },
+        )
     }
 
     /// The temporal columns of a row that hold its newest tokens, at most `limit`; padding on neither side.
@@ -363,12 +331,7 @@ impl Ring {
         let prepared = Prefill::plan(padding, &self.offsets)?;
         let left_pad = rows::padded("prepare", &self.left_pad, padding.left)?;
         let phase = Phase::Prefill(prepared.prefill);
-        Ok(self.still(Self {
-            offsets: prepared.offsets,
-            left_pad,
-            phase,
-            ..self.clone()
-        }))
+        Ok(self.still(Self { offsets: prepared.offsets, left_pad, phase, ..self.clone() }))
     }
 
     /// Writes `n` columns for every row.
@@ -386,26 +349,12 @@ impl Ring {
         rows::appendable(self.rows(), n)?;
         let phase = self.phase.append(n, real, self.rows())?;
         let total = columns(op, "tokens", i64::from(self.total) + i64::from(n))?;
-        columns(
-            op,
-            "tokens",
-            i64::from(self.active()) + i64::from(n) + i64::from(self.pinned()),
-        )?;
+        columns(op, "tokens", i64::from(self.active()) + i64::from(n) + i64::from(self.pinned()))?;
         let advance = |o: &Pos| position(op, "tokens", o.wide() + i64::from(n));
-        let offsets = self
-            .offsets
-            .iter()
-            .map(advance)
-            .collect::<Result<Vec<_>, Error>>()?;
-        let mut next = Self {
-            offsets,
-            left_pad: self.left_pad.clone(),
-            total,
-            phase,
-            ..*self
-        };
+        let offsets = self.offsets.iter().map(advance).collect::<Result<Vec<_>, Error>>()?;
+        let mut next = Self { offsets, left_pad: self.left_pad.clone(), total, phase, ..*self };
         let mut ops = Vec::with_capacity(1);
-        let runs = if n == 1 && !self.phase.blocks() {
+        let runs = if !self.blocks(n.into()) {
             self.in_place(&mut next, &mut ops)
         } else {
             self.block(n, &mut next, &mut ops)
@@ -414,22 +363,15 @@ impl Ring {
         let moved = moved(&ops, self.shape());
         let pinned = self.pinned();
         // Pinned columns that no query needs are not even fetched.
-        let wanted =
-            pinned > 0 && (0..self.rows()).any(|row| !runs.visible(row, n - 1)[0].is_empty());
-        let (from, runs) = if wanted {
-            (0, runs)
-        } else {
-            (pinned, Runs { pinned: 0, ..runs })
-        };
+        let wanted = pinned > 0 && (0..self.rows()).any(|row| !runs.visible(row, n - 1)[0].is_empty());
+        let (from, runs) = if wanted { (0, runs) } else { (pinned, Runs { pinned: 0, ..runs }) };
         let fetch = Columns::new(from, pinned + runs.ring);
-        Ok(Step {
-            ops,
-            next,
-            fetch,
-            rope: Rope::of(&self.offsets),
-            mask: Mask::shortest(runs),
-            moved,
-        })
+        Ok(Step { ops, next, fetch, rope: Rope::of(&self.offsets), mask: Mask::shortest(runs), moved })
+    }
+
+    /// Whether `n` columns are written behind the others, rather than where the head stands.
+    pub(crate) fn blocks(&self, n: i64) -> bool {
+        n != 1 || self.phase.blocks()
     }
 
     /// One column, written where the head stands.
@@ -446,16 +388,10 @@ impl Ring {
             next.drop_oldest(over);
             (next.columns, next.ring_index) = (pinned + span, span);
         } else if self.ring_index >= held && held < span {
-            let wanted = if self.columns == 0 {
-                self.growth.reserve.max(self.growth.step)
-            } else {
-                self.growth.step
-            };
+            let wanted = if self.columns == 0 { self.growth.reserve.max(self.growth.step) } else { self.growth.step };
             let more = wanted.max(1).min(span - held);
             let anew = if self.columns == 0 { pinned } else { 0 };
-            ops.push(ColumnOp::Grow {
-                columns: anew + more,
-            });
+            ops.push(ColumnOp::Grow { columns: anew + more });
             next.columns = pinned + held + more;
         }
         if next.ring_index == span {
@@ -464,66 +400,33 @@ impl Ring {
         if next.rotated {
             next.drop_oldest(1);
         }
-        ops.push(ColumnOp::Write {
-            at: Col(pinned + next.ring_index),
-            columns: 1,
-        });
+        ops.push(ColumnOp::Write { at: Col(pinned + next.ring_index), columns: 1 });
         next.ring_index += 1;
         let ring = next.active();
-        self.runs(
-            1,
-            ring,
-            next.rotation(),
-            ring - 1,
-            next.left_pad.iter().copied(),
-        )
+        self.runs(1, ring, next.rotation(), ring - 1, next.left_pad.iter().copied())
     }
 
     /// Columns that go behind the newest of those in use.
     fn block(&self, n: u32, next: &mut Self, ops: &mut Vec<ColumnOp>) -> Runs {
         let (pinned, span, active) = (self.pinned(), self.window.span(), self.active());
-        let base = if matches!(self.phase, Phase::Round(_)) {
-            self.base
-        } else {
-            active
-        };
+        let base = if matches!(self.phase, Phase::Round(_)) { self.base } else { active };
         let cut = base.saturating_sub(span - 1);
         let kept = active - cut;
         let rolls = self.phase.rolls(&self.offsets);
         if let Some(shifts) = &rolls {
-            self.keep(
-                ops,
-                Columns::new(0, active),
-                self.columns.max(pinned + active),
-            );
-            ops.push(ColumnOp::Roll {
-                over: Columns::new(pinned, pinned + active),
-                shifts: shifts.clone(),
-            });
-            let straight = Self {
-                rotated: false,
-                ring_index: active,
-                columns: pinned + active,
-                ..self.clone()
-            };
+            self.keep(ops, Columns::new(0, active), self.columns.max(pinned + active));
+            ops.push(ColumnOp::Roll { over: Columns::new(pinned, pinned + active), shifts: shifts.clone() });
+            let straight = Self { rotated: false, ring_index: active, columns: pinned + active, ..self.clone() };
             straight.keep(ops, Columns::new(cut, active), pinned + active);
         }
         let room = self.columns.saturating_sub(pinned + active);
         let reserve = self.growth.reserve.min(span);
         if rolls.is_none() && cut == 0 && !self.rotated && room >= n {
-            ops.push(ColumnOp::Write {
-                at: Col(pinned + active),
-                columns: n,
-            });
+            ops.push(ColumnOp::Write { at: Col(pinned + active), columns: n });
             next.columns = self.columns;
         } else if self.columns == 0 && reserve > n {
-            ops.push(ColumnOp::Grow {
-                columns: pinned + reserve,
-            });
-            ops.push(ColumnOp::Write {
-                at: Col(pinned),
-                columns: n,
-            });
+            ops.push(ColumnOp::Grow { columns: pinned + reserve });
+            ops.push(ColumnOp::Write { at: Col(pinned), columns: n });
             next.columns = pinned + reserve;
         } else {
             if self.columns == 0 && pinned > 0 {
@@ -543,49 +446,22 @@ impl Ring {
         runs
     }
 
-    fn runs(
-        &self,
-        queries: u32,
-        ring: u32,
-        rotation: u32,
-        head: u32,
-        starts: impl Iterator<Item = u32>,
-    ) -> Runs {
-        let run = |(start, o): (u32, &Pos)| RowRun {
-            start,
-            head,
-            origin: o.0.saturating_sub_unsigned(head),
-        };
+    fn runs(&self, queries: u32, ring: u32, rotation: u32, head: u32, starts: impl Iterator<Item = u32>) -> Runs {
+        let run = |(start, o): (u32, &Pos)| RowRun { start, head, origin: o.0.saturating_sub_unsigned(head) };
         let rows = starts.zip(&self.offsets).map(run).collect();
-        Runs {
-            queries,
-            pinned: self.pinned(),
-            ring,
-            rotation,
-            window: Some(self.window.span()),
-            rows,
-        }
+        Runs { queries, pinned: self.pinned(), ring, rotation, window: Some(self.window.span()), rows }
     }
 
     /// Copies incoming tokens whose positions are sinks to the pinned columns.
     fn pin(&self, n: u32, ops: &mut Vec<ColumnOp>) {
         let sinks = i64::from(self.pinned());
         let mut runs = Vec::new();
-        for (row, o) in self
-            .offsets
-            .iter()
-            .enumerate()
-            .filter(|(_, o)| o.wide() < sinks)
-        {
+        for (row, o) in self.offsets.iter().enumerate().filter(|(_, o)| o.wide() < sinks) {
             let from = (-o.wide()).max(0);
             let to = (sinks - o.wide()).min(n.into());
             if from < to {
                 let at = Col((o.wide() + from) as u32);
-                runs.push(PinRun {
-                    row: Row(row as u32),
-                    incoming: Columns::new(from as u32, to as u32),
-                    at,
-                });
+                runs.push(PinRun { row: Row(row as u32), incoming: Columns::new(from as u32, to as u32), at });
             }
         }
         if !runs.is_empty() {
@@ -610,33 +486,13 @@ impl Ring {
     /// Keeps these rows, in this order. The columns stay, also those that only the others used.
     pub fn filter(&self, keep: &[Row]) -> Result<Move<Self>, Error> {
         rows::check_keep(keep, self.rows())?;
-        let (offsets, left_pad) = (
-            rows::pick(&self.offsets, keep),
-            rows::pick(&self.left_pad, keep),
-        );
-        let mut next = Self {
-            offsets,
-            left_pad,
-            phase: self.phase.select(keep),
-            ..self.clone()
-        };
+        let (offsets, left_pad) = (rows::pick(&self.offsets, keep), rows::pick(&self.left_pad, keep));
+        let mut next = Self { offsets, left_pad, phase: self.phase.select(keep), ..self.clone() };
         if keep.is_empty() {
-            (
-                next.ring_index,
-                next.total,
-                next.rotated,
-                next.columns,
-                next.base,
-            ) = (0, 0, false, 0, 0);
+            (next.ring_index, next.total, next.rotated, next.columns, next.base) = (0, 0, false, 0, 0);
         }
         let same = rows::is_identity(keep, self.rows());
-        let ops = if same {
-            Vec::new()
-        } else {
-            vec![ColumnOp::TakeRows {
-                rows: keep.to_vec(),
-            }]
-        };
+        let ops = if same { Vec::new() } else { vec![ColumnOp::TakeRows { rows: keep.to_vec() }] };
         Ok(Move::new(ops, next, self.shape()))
     }
 
@@ -650,49 +506,44 @@ impl Ring {
         row_count(op, "rows", self.rows() + sources.len())?;
         let (pinned, span, active) = (self.pinned(), self.window.span(), self.active());
         let mut parts = Vec::with_capacity(sources.len());
-        let mut newest = 0;
+        let (mut newest, mut total) = (0, self.total);
         for (row, s) in sources.iter().enumerate() {
             rows::check_source(op, row, s)?;
             let part = Joining::of(op, row, s, self.window)?;
             newest = newest.max(part.ring.len());
+            total = total.max(s.columns.min(self.window.size));
             parts.push(part);
         }
         let width = active.max(newest);
         let mut next = self.clone();
-        next.left_pad
-            .iter_mut()
-            .for_each(|pad| *pad += width - active);
+        next.left_pad.iter_mut().for_each(|pad| *pad += width - active);
         for (s, part) in sources.iter().zip(&parts) {
             next.offsets.push(s.offset);
             next.left_pad.push(width - part.ring.len());
         }
-        (next.ring_index, next.total, next.rotated) = (width, self.total.max(newest), false);
+        (next.ring_index, next.total, next.rotated) = (width, total, false);
         let mut ops = Vec::new();
         if let ([only], [part], 0, 0) = (sources, parts.as_slice(), self.rows(), pinned)
             && part.ring.from == 0
             && only.capacity > 0
         {
             next.columns = only.capacity.min(span.max(part.ring.len()));
-            ops.push(ColumnOp::Join {
-                rows: vec![vec![Piece::Source(Columns::new(0, next.columns))]],
-            });
+            ops.push(ColumnOp::Join { rows: vec![vec![Piece::Source(Columns::new(0, next.columns))]] });
             return Ok(Move::new(ops, next, self.shape()));
         }
-        next.columns = if width == 0 { 0 } else { pinned + width };
-        if self.columns > 0 || (self.rows() > 0 && width > 0) {
-            if width == 0 {
-                ops.push(ColumnOp::Slice { ranges: Vec::new() });
-            } else if self.rotated {
-                self.keep(&mut ops, Columns::new(0, active), self.columns);
-                rows::widen(&mut ops, pinned + active, active, width, pinned);
-            } else {
-                rows::widen(&mut ops, self.columns, active, width, pinned);
-            }
+        // There are planes as soon as any row has something to keep in them, be it only sinks.
+        let planes = self.columns > 0 || width > 0 || parts.iter().any(|p| !p.pins.is_empty());
+        next.columns = if planes { pinned + width } else { 0 };
+        if self.columns > 0 && next.columns == 0 {
+            ops.push(ColumnOp::Slice { ranges: Vec::new() });
+        } else if self.rotated {
+            self.keep(&mut ops, Columns::new(0, active), self.columns);
+            rows::widen(&mut ops, pinned + active, active, width, pinned);
+        } else if self.rows() > 0 && planes {
+            rows::widen(&mut ops, self.columns, active, width, pinned);
         }
-        if width > 0 && !parts.is_empty() {
-            ops.push(ColumnOp::Join {
-                rows: parts.iter().map(|p| p.pieces(pinned, width)).collect(),
-            });
+        if next.columns > 0 && !parts.is_empty() {
+            ops.push(ColumnOp::Join { rows: parts.iter().map(|p| p.pieces(pinned, width)).collect() });
         }
         Ok(Move::new(ops, next, self.shape()))
     }
@@ -704,33 +555,14 @@ impl Ring {
         let limit = limit.unwrap_or(self.window.size);
         let Some(recent) = limit.checked_sub(self.pinned()) else {
             let (low, high) = (self.pinned().into(), u32::MAX.into());
-            return Err(Error::OutOfRange {
-                op,
-                field: "limit",
-                row: None,
-                got: limit.into(),
-                low,
-                high,
-            });
+            return Err(Error::OutOfRange { op, field: "limit", row: None, got: limit.into(), low, high });
         };
-        let offset = Pos(self
-            .phase
-            .valid(row.index(), self.offsets[row.index()])
-            .0
-            .max(0));
+        let offset = Pos(self.phase.valid(row.index(), self.offsets[row.index()]).0.max(0));
         let [pins, a, b] = self.held(row.index(), recent);
         let held = pins.len() + a.len() + b.len();
         let ranges = [pins, a, b].into_iter().filter(|c| !c.is_empty()).collect();
-        let source = Source {
-            columns: held,
-            capacity: held,
-            offset,
-            pinned: pins.len(),
-        };
-        Ok(Extract {
-            ops: vec![ColumnOp::CopyRow { row, ranges }],
-            source,
-        })
+        let source = Source { columns: held, capacity: held, offset, pinned: pins.len() };
+        Ok(Extract { ops: vec![ColumnOp::CopyRow { row, ranges }], source })
     }
 
     /// The physical columns of the tokens a row still holds, oldest first: pinned ones, then at most `recent` of the ring.
@@ -738,10 +570,7 @@ impl Ring {
     pub fn held(&self, row: usize, recent: u32) -> [Columns; 3] {
         let live = self.live(row, recent);
         let [a, b] = self.physical(live);
-        let valid = self
-            .offsets
-            .get(row)
-            .map_or(0, |&o| self.phase.valid(row, o).wide());
+        let valid = self.offsets.get(row).map_or(0, |&o| self.phase.valid(row, o).wide());
         let older = (valid - i64::from(live.len())).clamp(0, i64::from(self.pinned()));
         let pins = if self.columns == 0 { 0 } else { older as u32 };
         [Columns::new(0, pins), a, b]
@@ -752,22 +581,14 @@ impl Ring {
         let op = "trim";
         self.phase.idle(op)?;
         if self.total >= self.window.size {
-            return Err(Error::Turned {
-                op,
-                field: "n",
-                total: self.total,
-                window: self.window.size,
-            });
+            return Err(Error::Turned { op, field: "n", total: self.total, window: self.window.size });
         }
         let offsets = rows::trimmed(&self.offsets, n)?;
         let active = self.active();
         let kept = active.saturating_sub(n);
-        let mut next = Self {
-            offsets,
-            ring_index: kept,
-            total: self.total.saturating_sub(n),
-            ..self.clone()
-        };
+        let mut next = Self { offsets, ring_index: kept, total: self.total.saturating_sub(n), ..self.clone() };
+        // A row that came back short may hold fewer tokens than go.
+        next.left_pad.iter_mut().for_each(|pad| *pad = (*pad).min(kept));
         let mut ops = Vec::new();
         // Only a ring with sinks can have turned here: what it lost is pinned.
         if self.rotated || self.columns > self.pinned() + self.window.span() {
@@ -780,21 +601,13 @@ impl Ring {
     /// Begins a round: until it ends, nothing that a rollback needs is dropped.
     pub fn round_begin(&self) -> Result<Move<Self>, Error> {
         let phase = self.phase.begin(&self.offsets)?;
-        Ok(self.still(Self {
-            phase,
-            base: self.active(),
-            ..self.clone()
-        }))
+        Ok(self.still(Self { phase, base: self.active(), ..self.clone() }))
     }
 
     /// Ends a round that keeps every token.
     pub fn round_commit(&self) -> Result<Move<Self>, Error> {
         self.phase.commit()?;
-        Ok(self.still(Self {
-            phase: Phase::Decode,
-            base: 0,
-            ..self.clone()
-        }))
+        Ok(self.still(Self { phase: Phase::Decode, base: 0, ..self.clone() }))
     }
 
     /// Ends a round of which each row keeps its first `keep[r]` tokens.
@@ -803,11 +616,7 @@ impl Ring {
     /// makes the rejected columns padding on the left: the columns of the group stay where its rows agree on them.
     pub fn round_rollback(&self, keep: &[u32]) -> Result<Move<Self>, Error> {
         let shifts = self.phase.rejected(keep)?;
-        let mut next = Self {
-            phase: Phase::Decode,
-            base: 0,
-            ..self.clone()
-        };
+        let mut next = Self { phase: Phase::Decode, base: 0, ..self.clone() };
         if let ([shift], true) = (shifts.as_slice(), self.total < self.window.span()) {
             next.offsets[0] = Pos(next.offsets[0].0.saturating_sub_unsigned(*shift));
             next.total = next.total.saturating_sub(*shift);
@@ -830,10 +639,7 @@ impl Ring {
             (self.rotated, self.ring_index) = (false, active);
         }
         self.roll(Some(&shifts));
-        ops.push(ColumnOp::Roll {
-            over: Columns::new(pinned, pinned + active),
-            shifts,
-        });
+        ops.push(ColumnOp::Roll { over: Columns::new(pinned, pinned + active), shifts });
         ops
     }
 
@@ -847,19 +653,14 @@ impl Ring {
     }
 
     fn drop_oldest(&mut self, n: u32) {
-        self.left_pad
-            .iter_mut()
-            .for_each(|pad| *pad = pad.saturating_sub(n));
+        self.left_pad.iter_mut().for_each(|pad| *pad = pad.saturating_sub(n));
     }
 
     /// Keeps the pinned columns and these temporal ones of planes of `capacity` columns, in temporal order.
     fn keep(&self, ops: &mut Vec<ColumnOp>, temporal: Columns, capacity: u32) {
         let pins = Columns::new(0, self.pinned());
-        let mut ranges: Vec<Columns> = [pins]
-            .into_iter()
-            .chain(self.physical(temporal))
-            .filter(|c| !c.is_empty())
-            .collect();
+        let mut ranges: Vec<Columns> =
+            [pins].into_iter().chain(self.physical(temporal)).filter(|c| !c.is_empty()).collect();
         // Neighbours are one range.
         if let [a, b, ..] = ranges.as_slice()
             && a.to == b.from
@@ -872,18 +673,11 @@ impl Ring {
     }
 
     fn shape(&self) -> Shape {
-        Shape {
-            rows: self.rows() as u32,
-            columns: self.columns,
-        }
+        Shape { rows: self.rows() as u32, columns: self.columns }
     }
 
     fn still(&self, next: Self) -> Move<Self> {
-        Move {
-            ops: Vec::new(),
-            next,
-            moved: 0,
-        }
+        Move { ops: Vec::new(), next, moved: 0 }
     }
 }
 
@@ -911,17 +705,9 @@ impl Joining {
             0
         };
         if first < sinks {
-            return Err(Error::NoSinks {
-                op,
-                field: "rows",
-                row,
-                sinks,
-            });
+            return Err(Error::NoSinks { op, field: "rows", row, sinks });
         }
-        Ok(Self {
-            pins: Columns::new(0, sinks),
-            ring,
-        })
+        Ok(Self { pins: Columns::new(0, sinks), ring })
     }
 
     fn pieces(&self, pinned: u32, width: u32) -> Vec<Piece> {

@@ -12,19 +12,10 @@ pub(crate) fn check_keep(keep: &[Row], rows: usize) -> Result<(), Error> {
     for &row in keep {
         match seen.get_mut(row.index()) {
             None => {
-                return Err(Error::NoSuchRow {
-                    op: "filter",
-                    field: "keep",
-                    row: row.0.into(),
-                    rows,
-                });
+                return Err(Error::NoSuchRow { op: "filter", field: "keep", row: row.0.into(), rows });
             }
             Some(true) => {
-                return Err(Error::RowTwice {
-                    op: "filter",
-                    field: "keep",
-                    row: row.0,
-                });
+                return Err(Error::RowTwice { op: "filter", field: "keep", row: row.0 });
             }
             Some(seen) => *seen = true,
         }
@@ -34,12 +25,7 @@ pub(crate) fn check_keep(keep: &[Row], rows: usize) -> Result<(), Error> {
 
 pub(crate) fn check_row(op: &'static str, row: Row, rows: usize) -> Result<(), Error> {
     if row.index() >= rows {
-        return Err(Error::NoSuchRow {
-            op,
-            field: "row",
-            row: row.0.into(),
-            rows,
-        });
+        return Err(Error::NoSuchRow { op, field: "row", row: row.0.into(), rows });
     }
     Ok(())
 }
@@ -52,14 +38,7 @@ pub(crate) fn check_source(op: &'static str, row: usize, s: &Source) -> Result<(
     let inside = |got: u32, high: u32| {
         let (low, high) = (0, i64::from(high));
         if i64::from(got) > high {
-            Err(Error::OutOfRange {
-                op,
-                field,
-                row: Some(row),
-                got: got.into(),
-                low,
-                high,
-            })
+            Err(Error::OutOfRange { op, field, row: Some(row), got: got.into(), low, high })
         } else {
             Ok(())
         }
@@ -75,9 +54,7 @@ pub(crate) fn is_identity(keep: &[Row], rows: usize) -> bool {
 
 /// The entries of the rows kept, in their order.
 pub(crate) fn pick<T: Copy>(list: &[T], keep: &[Row]) -> Vec<T> {
-    keep.iter()
-        .filter_map(|r| list.get(r.index()).copied())
-        .collect()
+    keep.iter().filter_map(|r| list.get(r.index()).copied()).collect()
 }
 
 /// Refuses an append to no rows or of no columns.
@@ -99,11 +76,7 @@ pub(crate) fn appendable(rows: usize, n: u32) -> Result<(), Error> {
 /// Left padding with a prefill's added.
 pub(crate) fn padded(op: &'static str, left_pad: &[u32], left: &[u32]) -> Result<Vec<u32>, Error> {
     let more = |row: usize| i64::from(left.get(row).copied().unwrap_or(0));
-    left_pad
-        .iter()
-        .enumerate()
-        .map(|(row, &pad)| columns(op, "left_padding", i64::from(pad) + more(row)))
-        .collect()
+    left_pad.iter().enumerate().map(|(row, &pad)| columns(op, "left_padding", i64::from(pad) + more(row))).collect()
 }
 
 /// Ends left padding of which not every column was written: a row never starts at a negative position.
@@ -119,14 +92,7 @@ pub(crate) fn trimmed(offsets: &[Pos], n: u32) -> Result<Vec<Pos>, Error> {
     let (op, field) = ("trim", "n");
     let drop = |(row, o): (usize, &Pos)| {
         if o.wide() < i64::from(n) {
-            return Err(Error::OutOfRange {
-                op,
-                field,
-                row: Some(row),
-                got: n.into(),
-                low: 0,
-                high: o.wide(),
-            });
+            return Err(Error::OutOfRange { op, field, row: Some(row), got: n.into(), low: 0, high: o.wide() });
         }
         position(op, field, o.wide() - i64::from(n))
     };
@@ -137,73 +103,43 @@ pub(crate) fn trimmed(offsets: &[Pos], n: u32) -> Result<Vec<Pos>, Error> {
 /// columns, the new ones on the left.
 pub(crate) fn widen(ops: &mut Vec<ColumnOp>, capacity: u32, width: u32, wider: u32, pinned: u32) {
     if capacity == 0 {
-        ops.push(ColumnOp::Grow {
-            columns: pinned + wider,
-        });
+        ops.push(ColumnOp::Grow { columns: pinned + wider });
         return;
     }
     if capacity > pinned + width {
-        ops.push(ColumnOp::Slice {
-            ranges: vec![Columns::new(0, pinned + width)],
-        });
+        ops.push(ColumnOp::Slice { ranges: vec![Columns::new(0, pinned + width)] });
     }
     if wider > width {
         // Slicing everything away drops the planes; then they are made anew.
         if pinned + width == 0 {
             ops.push(ColumnOp::Grow { columns: wider });
         } else {
-            ops.push(ColumnOp::PadLeft {
-                at: Col(pinned),
-                columns: wider - width,
-            });
+            ops.push(ColumnOp::PadLeft { at: Col(pinned), columns: wider - width });
         }
     }
 }
 
 /// The left padding and the phase of a group that is adopted amid its life.
-pub(crate) fn adopted(
-    offsets: &[Pos],
-    left_pad: &[i32],
-    ends: Option<&[Pos]>,
-) -> Result<(Vec<u32>, Phase), Error> {
+pub(crate) fn adopted(offsets: &[Pos], left_pad: &[i32], ends: Option<&[Pos]>) -> Result<(Vec<u32>, Phase), Error> {
     let op = "adopt";
     let rows = offsets.len();
     row_count(op, "offsets", rows)?;
     if left_pad.len() != rows {
-        return Err(Error::Rows {
-            op,
-            field: "left_pad",
-            got: left_pad.len(),
-            rows,
-        });
+        return Err(Error::Rows { op, field: "left_pad", got: left_pad.len(), rows });
     }
     for o in offsets.iter().chain(ends.unwrap_or_default()) {
         position(op, "offsets", o.wide())?;
     }
-    let pads: Result<Vec<u32>, Error> = left_pad
-        .iter()
-        .map(|&p| columns(op, "left_pad", p.max(0).into()))
-        .collect();
+    let pads: Result<Vec<u32>, Error> = left_pad.iter().map(|&p| columns(op, "left_pad", p.max(0).into())).collect();
     let phase = match ends {
         Some(ends) if ends.len() != rows => {
-            return Err(Error::Rows {
-                op,
-                field: "prefill_ends",
-                got: ends.len(),
-                rows,
-            });
+            return Err(Error::Rows { op, field: "prefill_ends", got: ends.len(), rows });
         }
-        Some(ends) => Phase::Prefill(Prefill {
-            ends: ends.to_vec(),
-            trailing: true,
-            remaining: None,
-        }),
+        Some(ends) => Phase::Prefill(Prefill { ends: ends.to_vec(), trailing: true, remaining: None }),
         // A row inside left padding can only be amid a prefill; without right padding its end does not matter.
-        None if offsets.iter().any(|o| o.0 < 0) => Phase::Prefill(Prefill {
-            ends: vec![Pos(i32::MAX); rows],
-            trailing: false,
-            remaining: None,
-        }),
+        None if offsets.iter().any(|o| o.0 < 0) => {
+            Phase::Prefill(Prefill { ends: vec![Pos(i32::MAX); rows], trailing: false, remaining: None })
+        }
         None => Phase::Decode,
     };
     Ok((pads?, phase))

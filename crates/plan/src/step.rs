@@ -93,12 +93,7 @@ impl Source {
     /// A row of `tokens` tokens that was prefilled alone and kept whole.
     #[must_use]
     pub fn whole(tokens: u32) -> Self {
-        Self {
-            columns: tokens,
-            capacity: tokens,
-            offset: Pos(i32::try_from(tokens).unwrap_or(i32::MAX)),
-            pinned: 0,
-        }
+        Self { columns: tokens, capacity: tokens, offset: Pos(i32::try_from(tokens).unwrap_or(i32::MAX)), pinned: 0 }
     }
 }
 
@@ -117,7 +112,7 @@ pub struct Padding<'a> {
 
 /// How planes get spare columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default, deny_unknown_fields))]
 pub struct Growth {
     /// Columns are added in steps of this many.
     pub step: u32,
@@ -128,10 +123,7 @@ pub struct Growth {
 impl Default for Growth {
     /// Steps of 256 and nothing reserved, as mlx-lm does.
     fn default() -> Self {
-        Self {
-            step: 256,
-            reserve: 0,
-        }
+        Self { step: 256, reserve: 0 }
     }
 }
 
@@ -143,11 +135,7 @@ impl<S> Move<S> {
 
     /// The same plan around another state.
     pub fn map<T>(self, f: impl FnOnce(S) -> T) -> Move<T> {
-        Move {
-            ops: self.ops,
-            next: f(self.next),
-            moved: self.moved,
-        }
+        Move { ops: self.ops, next: f(self.next), moved: self.moved }
     }
 }
 

@@ -14,29 +14,17 @@ pub const MAX_ROWS: usize = 1 << 16;
 
 /// An absolute position in a row: 0 is the row's first token. Negative inside declared left padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(transparent)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Pos(pub i32);
 
 /// A physical column: an index on the token axis of every plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(transparent)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Col(pub u32);
 
 /// A row of a group: an index on the batch axis of every plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(transparent)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Row(pub u32);
 
 impl Row {
@@ -91,10 +79,7 @@ impl Columns {
     /// The same columns, `by` further right.
     #[must_use]
     pub const fn shifted(self, by: u32) -> Self {
-        Self {
-            from: self.from.saturating_add(by),
-            to: self.to.saturating_add(by),
-        }
+        Self { from: self.from.saturating_add(by), to: self.to.saturating_add(by) }
     }
 
     /// The columns one by one.
@@ -120,12 +105,7 @@ pub(crate) fn position(op: &'static str, field: &'static str, value: i64) -> Res
     let limit = i64::from(MAX_COLUMNS);
     match i32::try_from(value) {
         Ok(p) if (-limit..=limit).contains(&value) => Ok(Pos(p)),
-        _ => Err(Error::TooLarge {
-            op,
-            field,
-            got: value,
-            limit,
-        }),
+        _ => Err(Error::TooLarge { op, field, got: value, limit }),
     }
 }
 
@@ -134,12 +114,7 @@ pub(crate) fn columns(op: &'static str, field: &'static str, value: i64) -> Resu
     let limit = i64::from(MAX_COLUMNS);
     match u32::try_from(value) {
         Ok(c) if c <= MAX_COLUMNS => Ok(c),
-        _ => Err(Error::TooLarge {
-            op,
-            field,
-            got: value,
-            limit,
-        }),
+        _ => Err(Error::TooLarge { op, field, got: value, limit }),
     }
 }
 
@@ -147,12 +122,7 @@ pub(crate) fn columns(op: &'static str, field: &'static str, value: i64) -> Resu
 pub(crate) fn row_count(op: &'static str, field: &'static str, rows: usize) -> Result<(), Error> {
     if rows > MAX_ROWS {
         let got = i64::try_from(rows).unwrap_or(i64::MAX);
-        return Err(Error::TooLarge {
-            op,
-            field,
-            got,
-            limit: MAX_ROWS as i64,
-        });
+        return Err(Error::TooLarge { op, field, got, limit: MAX_ROWS as i64 });
     }
     Ok(())
 }
