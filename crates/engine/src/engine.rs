@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::job::{Job, Sampling, Sink};
+use crate::text::{ChatTemplate, Tokenizer};
 use crate::worker::{Load, Status, SubmitError, Worker};
 
 /// What can be known and done about a model without its tensors. Shared by all threads.
@@ -21,6 +22,10 @@ pub struct Front {
     pub end_tokens: Vec<u32>,
     /// Sampling that the checkpoint recommends, where it does.
     pub sampling: Sampling,
+    /// Between text and token ids.
+    pub tokenizer: Arc<Tokenizer>,
+    /// Between a conversation and a prompt, where the checkpoint has one.
+    pub template: Option<ChatTemplate>,
     /// Facts for people: architecture, representation, backend and the like.
     pub details: BTreeMap<String, String>,
 }
@@ -50,6 +55,20 @@ impl Engine {
     /// See [`Worker::submit`].
     pub fn submit(&self, job: Job, sink: Box<dyn Sink>) -> Result<(), SubmitError> {
         self.worker.submit(job, sink)
+    }
+
+    /// See [`Worker::submit_further`].
+    ///
+    /// # Errors
+    /// See [`Worker::submit_further`].
+    pub fn submit_further(&self, job: Job, sink: Box<dyn Sink>) -> Result<(), SubmitError> {
+        self.worker.submit_further(job, sink)
+    }
+
+    /// See [`Worker::wait_until_loaded`].
+    #[must_use]
+    pub fn wait_until_loaded(&self) -> Status {
+        self.worker.wait_until_loaded()
     }
 
     /// See [`Worker::status`].

@@ -161,22 +161,56 @@ impl Worker {
     /// # Errors
     /// When the queue is full or the thread has ended; the sink then gets no event.
     pub fn submit(&self, job: Job, sink: Box<dyn Sink>) -> Result<(), SubmitError> {
-        let mut state = self.shared.lock();
+        let mut state = self.accepting()?;
+        state.queue.retain(|waiting| !waiting.sink.is_closed());
+        let starts_at_once = state.status == Status::Ready && state.running == 0 && state.queue.is_empty();
+        if state.queue.len() >= self.shared.max_queue && !starts_at_once {
+            return Err(SubmitError::QueueFull { waiting: state.queue.len() });
+        }
+        self.enqueue(state, job, sink);
+        Ok(())
+    }
+
+    /// Puts a further job of a request that has been accepted at the end of the queue, even of a full one.
+    ///
+    /// A request of several prompts submits them one after another, each when the one before has finished: it takes
+    /// its turn with the others, and is not turned away half-way. The queue stays bounded, because such a job comes
+    /// only in place of one that has left it.
+    ///
+    /// # Errors
+    /// When the thread has ended or is to end; the sink then gets no event.
+    pub fn submit_further(&self, job: Job, sink: Box<dyn Sink>) -> Result<(), SubmitError> {
+        let state = self.accepting()?;
+        self.enqueue(state, job, sink);
+        Ok(())
+    }
+
+    /// The state, unless the worker takes no jobs any more.
+    fn accepting(&self) -> Result<MutexGuard<'_, State>, SubmitError> {
+        let state = self.shared.lock();
         if let Status::Failed(reason) = &state.status {
             return Err(SubmitError::Died(reason.clone()));
         }
         if state.stopping {
             return Err(SubmitError::ShuttingDown);
         }
-        state.queue.retain(|waiting| !waiting.sink.is_closed());
-        let starts_at_once = state.status == Status::Ready && state.running == 0 && state.queue.is_empty();
-        if state.queue.len() >= self.shared.max_queue && !starts_at_once {
-            return Err(SubmitError::QueueFull { waiting: state.queue.len() });
-        }
+        Ok(state)
+    }
+
+    fn enqueue(&self, mut state: MutexGuard<'_, State>, job: Job, sink: Box<dyn Sink>) {
         state.queue.push_back(Waiting { job, sink });
         drop(state);
         self.shared.changed.notify_all();
-        Ok(())
+    }
+
+    /// Waits until the model is loaded, or its loading has failed, and says which.
+    #[must_use]
+    pub fn wait_until_loaded(&self) -> Status {
+        let mut state = self.shared.lock();
+        while state.status == Status::Loading {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.status.clone()
     }
 
     /// What the worker can do at the moment.

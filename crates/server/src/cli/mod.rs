@@ -1,0 +1,90 @@
+//! The command line: one file per command.
+//!
+//! Every flag can also be given as an environment variable, `ANNULUS_` and its name.
+
+mod chat;
+mod doctor;
+mod generate;
+mod list;
+mod log;
+mod logits;
+mod memory;
+mod model;
+mod plan;
+mod sampling;
+mod serve;
+mod session;
+
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Commands fail in many ways, and all that happens to an error is that a person reads it.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Serves language models with MLX over OpenAI's HTTP interface.
+#[derive(Debug, Parser)]
+#[command(name = "annulus", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    log: log::Args,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a model over HTTP.
+    Serve(serve::Args),
+    /// Answer one prompt.
+    Generate(generate::Args),
+    /// Talk with a model.
+    Chat(chat::Args),
+    /// Write the logits of every position of a list of tokens to a file.
+    Logits(logits::Args),
+    /// Show what this machine offers and what is missing.
+    Doctor(doctor::Args),
+    /// List the models that are here.
+    List(list::Args),
+    /// Work on cache plans, without a model.
+    Plan(plan::Args),
+}
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log::start(&cli.log);
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has seen enough, as `head` has.
+        Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Generate(args) => generate::run(&args),
+        Command::Chat(args) => chat::run(&args),
+        Command::Logits(args) => logits::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Plan(args) => plan::run(&args),
+    }
+}
+
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,139 @@
+//! `annulus serve`: a model over HTTP.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annulus_engine::engine::Engine;
+use annulus_engine::worker::Status;
+use axum::http::HeaderValue;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Failure, model};
+use crate::http::app::Settings;
+use crate::http::shutdown;
+
+/// Threads that tokenize. More would not be faster on the few cores that the model leaves.
+const BLOCKING_THREADS: usize = 4;
+
+/// The flags of `annulus serve`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    model: model::Args,
+    /// The address to listen on; 0.0.0.0 is all of this machine's.
+    #[arg(long, env = "ANNULUS_HOST", default_value = "127.0.0.1")]
+    host: String,
+    /// The port to listen on; 0 picks a free one and prints it.
+    #[arg(long, env = "ANNULUS_PORT", default_value_t = 8080)]
+    port: u16,
+    /// The most requests that wait; a further one is refused.
+    #[arg(long, env = "ANNULUS_MAX_QUEUE", default_value_t = 32)]
+    max_queue: usize,
+    /// The most bytes of a request's body.
+    #[arg(long, env = "ANNULUS_MAX_BODY", default_value_t = 8 << 20, value_name = "BYTES")]
+    max_body: usize,
+    /// An origin whose web pages may use the server, such as http://localhost:3000, or `*` for all; may be repeated.
+    #[arg(long, env = "ANNULUS_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
+    cors_origin: Vec<HeaderValue>,
+    /// How long answers that run may take to end when the server is asked to stop.
+    #[arg(long, env = "ANNULUS_SHUTDOWN_TIMEOUT", default_value_t = 10, value_name = "SECONDS")]
+    shutdown_timeout: u64,
+    /// Make the model's thread die after so many tokens, to see what becomes of requests then.
+    #[arg(long, env = "ANNULUS_FAULT_AFTER", hide = true, value_name = "TOKENS")]
+    fault_after: Option<usize>,
+}
+
+/// Runs the command.
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(serve(args));
+    // Connections whose clients do not read are not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(args: Args) -> Result<(), Failure> {
+    let listener = listen(&args.host, args.port).await?;
+    let address = listener.local_addr()?;
+    let engine = Arc::new(args.model.open(args.max_queue, args.fault_after)?);
+    println!("listening on http://{address}");
+    if !address.ip().is_loopback() {
+        tracing::warn!("{address} is open to the network, and nothing here asks for a password");
+    }
+    let settings = Settings { max_body: args.max_body, cors_origins: args.cors_origin, ..Settings::default() };
+    let patience = Duration::from_secs(args.shutdown_timeout);
+    let mut load_failed = watch_load(Arc::clone(&engine));
+    let server = shutdown::serve(listener, Arc::clone(&engine), settings, stop_requests()?, patience);
+    tokio::select! {
+        ended = server => ended?,
+        // A model that has run and died is reported by /health; one that never ran leaves nothing to serve.
+        Ok(reason) = &mut load_failed => return Err(reason.into()),
+    }
+    Ok(())
+}
+
+async fn listen(host: &str, port: u16) -> Result<TcpListener, Failure> {
+    TcpListener::bind((host, port)).await.map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => "; choose another port with --port (0 picks a free one)",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges, choose another with --port",
+            _ => "; choose another address with --host and --port",
+        };
+        format!("cannot listen on {host}:{port}: {error}{advice}").into()
+    })
+}
+
+/// Logs when the model is ready; the channel tells when its loading failed.
+fn watch_load(engine: Arc<Engine>) -> oneshot::Receiver<String> {
+    let (tell, told) = oneshot::channel();
+    let began = std::time::Instant::now();
+    std::thread::spawn(move || match engine.wait_until_loaded() {
+        Status::Failed(reason) => {
+            let _ = tell.send(reason);
+        }
+        _ => {
+            let front = engine.front();
+            let (id, details) = front.map(|front| (front.id.clone(), front.details.clone())).unwrap_or_default();
+            let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(model = id, ms, ?details, "ready");
+        }
+    });
+    told
+}
+
+/// A message for each Ctrl-C and SIGTERM.
+fn stop_requests() -> io::Result<mpsc::Receiver<()>> {
+    let (sender, receiver) = mpsc::channel(2);
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    #[cfg(not(unix))]
+    let mut terminate = Never;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            // More than two change nothing.
+            let _ = sender.try_send(());
+        }
+    });
+    Ok(receiver)
+}
+
+/// Stands for a signal that a system does not have.
+#[cfg(not(unix))]
+struct Never;
+
+#[cfg(not(unix))]
+impl Never {
+    async fn recv(&mut self) -> Option<()> {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,11 @@
+//! The HTTP interface over a scripted model, byte by byte.
+
+mod chat;
+mod completions;
+mod disconnect;
+mod fields;
+mod health;
+mod queue;
+mod shutdown;
+mod support;
+mod transport;
