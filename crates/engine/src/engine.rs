@@ -16,8 +16,6 @@ pub struct Front {
     pub created: u64,
     /// Positions that the model was made for.
     pub context_length: usize,
-    /// Its tokenizer.
-    pub tokenizer: Arc<crate::text::Tokenizer>,
     /// Tokens that end a generation.
     pub end_tokens: Vec<u32>,
     /// Sampling that the checkpoint recommends, where it does.
