@@ -26,3 +26,7 @@ test-native: build ## tests of kernels, engine and server
 .PHONY: test-http
 test-http: build ## the official Python client against the binary and the default model
 	$(ENV) tests/http/run.sh
+
+.PHONY: parity
+parity: build ## compare with mlx-lm: logits to the bit, tokens, token ids of llama.cpp, cache geometry
+	$(ENV) tests/parity/run.sh
