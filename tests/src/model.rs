@@ -22,7 +22,7 @@ pub fn default_gguf() -> PathBuf {
     );
     assert!(
         path.is_file(),
-        "this test needs the default model at {}: fetch it with `make model`, or set ANNULUS_TEST_GGUF to where it lies",
+        "this test needs the default model at {}: `make test` puts it there; otherwise set ANNULUS_TEST_GGUF to where it lies",
         path.display()
     );
     path

@@ -145,11 +145,11 @@ fn unsupported(file: &GgufFile, what: String, possible: &str) -> TextError {
 }
 
 fn bpe(tokens: &[&str], merges: &[&str], ignore_merges: bool) -> tokenizers::Result<BPE> {
-    // A token given twice keeps its first id, as in llama.cpp.
-    let mut vocabulary = Vocab::default();
-    for (token, id) in tokens.iter().zip(0_u32..) {
-        vocabulary.entry((*token).to_owned()).or_insert(id);
-    }
+    let vocabulary: Vocab = tokens
+        .iter()
+        .map(|token| (*token).to_owned())
+        .zip(0..)
+        .collect();
     let merges = merges
         .iter()
         .map(|merge| match merge.split_once(' ') {

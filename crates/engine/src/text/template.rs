@@ -220,9 +220,12 @@ fn environment() -> Environment<'static> {
         environment.set_syntax(syntax);
     }
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(python::method);
     environment.add_filter("tojson", python::tojson);
+    environment.add_filter("escape", python::escape_html);
+    environment.add_filter("e", python::escape_html);
     environment.add_test("sequence", python::is_sequence);
+    environment.add_test("iterable", python::is_iterable);
     environment.add_function("strftime_now", python::strftime_now);
     environment.add_function(
         "raise_exception",

@@ -126,8 +126,11 @@ impl Tokenizer {
     /// With `add_special` the tokens that the model expects around a text are added, such as one that begins it; a
     /// rendered chat template has them written out already.
     ///
+    /// Some vocabularies lack a byte: SmolLM2's has no token for the control character U+001D, for example. It is left out
+    /// then, by every tokenizer.
+    ///
     /// # Errors
-    /// When a part of the text has no token, which a byte-level tokenizer does not know.
+    /// When the tokenizer fails on the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
         let encoding = self
             .inner
