@@ -54,14 +54,9 @@ impl FromField for f64 {
 impl FromField for f32 {
     const EXPECTED: &'static str = "a finite number";
 
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "rounding to float32 is what was asked for"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "rounding to float32 is what was asked for")]
     fn from_value(value: &Value) -> Option<Self> {
-        f64::from_value(value)
-            .map(|value| value as Self)
-            .filter(|value| value.is_finite())
+        f64::from_value(value).map(|value| value as Self).filter(|value| value.is_finite())
     }
 }
 
@@ -101,21 +96,14 @@ impl Config {
             .map_err(|error| LoadError::damaged(file, format!("is not valid JSON: {error}")))?;
         match value {
             Value::Object(fields) => Ok(Self::new(file, fields)),
-            other => Err(LoadError::damaged(
-                file,
-                format!("a JSON object was expected, found {}", kind(&other)),
-            )),
+            other => Err(LoadError::damaged(file, format!("a JSON object was expected, found {}", kind(&other)))),
         }
     }
 
     /// A config from fields that came from `file` in another way.
     #[must_use]
     pub fn new(file: &Path, fields: Map<String, Value>) -> Self {
-        Self {
-            file: file.to_owned(),
-            prefix: String::new(),
-            fields,
-        }
+        Self { file: file.to_owned(), prefix: String::new(), fields }
     }
 
     /// The file that errors name.
@@ -144,12 +132,9 @@ impl Config {
         let Some(value) = self.value(field) else {
             return Ok(None);
         };
-        T::from_value(value).map(Some).ok_or_else(|| {
-            self.error(
-                field,
-                format!("must be {}, found {}", T::EXPECTED, shorten(value)),
-            )
-        })
+        T::from_value(value)
+            .map(Some)
+            .ok_or_else(|| self.error(field, format!("must be {}, found {}", T::EXPECTED, shorten(value))))
     }
 
     /// A field that must be there.
@@ -157,8 +142,7 @@ impl Config {
     /// # Errors
     /// When it is absent, or its value is of another type.
     pub fn required<T: FromField>(&self, field: &str) -> Result<T, LoadError> {
-        self.optional(field)?
-            .ok_or_else(|| self.error(field, format!("is missing; it must be {}", T::EXPECTED)))
+        self.optional(field)?.ok_or_else(|| self.error(field, format!("is missing; it must be {}", T::EXPECTED)))
     }
 
     /// A count that must be there and be at least 1: layers, heads, widths.
@@ -184,10 +168,7 @@ impl Config {
                 prefix: format!("{}{field}.", self.prefix),
                 fields: fields.clone(),
             })),
-            Some(other) => Err(self.error(
-                field,
-                format!("must be an object, found {}", shorten(other)),
-            )),
+            Some(other) => Err(self.error(field, format!("must be an object, found {}", shorten(other)))),
         }
     }
 
@@ -199,16 +180,10 @@ impl Config {
         let Some(value) = self.value(field) else {
             return Ok(Vec::new());
         };
-        u32::from_value(value)
-            .map(|id| vec![id])
-            .or_else(|| Vec::from_value(value))
-            .ok_or_else(|| {
-                let found = shorten(value);
-                self.error(
-                    field,
-                    format!("must be a token id or a list of them, found {found}"),
-                )
-            })
+        u32::from_value(value).map(|id| vec![id]).or_else(|| Vec::from_value(value)).ok_or_else(|| {
+            let found = shorten(value);
+            self.error(field, format!("must be a token id or a list of them, found {found}"))
+        })
     }
 
     /// An error about a field of this object; `problem` is read after the field's name.
@@ -234,11 +209,7 @@ fn shorten(value: &Value) -> String {
     if text.chars().count() <= 40 {
         text
     } else {
-        format!(
-            "{} {}…",
-            kind(value),
-            text.chars().take(40).collect::<String>()
-        )
+        format!("{} {}…", kind(value), text.chars().take(40).collect::<String>())
     }
 }
 
@@ -266,10 +237,9 @@ impl GenerationConfig {
     /// When a field is of a wrong type or out of its range.
     pub fn from_config(config: &Config) -> Result<Self, LoadError> {
         let within = |field: &str, low: f32, high: f32| match config.optional::<f32>(field)? {
-            Some(value) if !(low..=high).contains(&value) => Err(config.error(
-                field,
-                format!("must be from {low} to {high}, found {value}"),
-            )),
+            Some(value) if !(low..=high).contains(&value) => {
+                Err(config.error(field, format!("must be from {low} to {high}, found {value}")))
+            }
             value => Ok(value),
         };
         Ok(Self {
@@ -304,9 +274,7 @@ impl Config {
             return Ok(None);
         };
         match common.fields.get(module) {
-            None | Some(Value::Bool(true) | Value::Null) => {
-                common.quantization_here(&common).map(Some)
-            }
+            None | Some(Value::Bool(true) | Value::Null) => common.quantization_here(&common).map(Some),
             Some(Value::Bool(false)) => Ok(None),
             Some(_) => match common.section(module)? {
                 Some(own) => own.quantization_here(&common).map(Some),
@@ -318,11 +286,7 @@ impl Config {
     /// Reads this object as one entry; what it leaves out is taken from the common one.
     fn quantization_here(&self, common: &Self) -> Result<Quantization, LoadError> {
         let field = |name| {
-            if self.value(name).is_some() {
-                self
-            } else {
-                common
-            }
+            if self.value(name).is_some() { self } else { common }
         };
         let mode: Option<String> = field("mode").optional("mode")?;
         if let Some(mode) = mode.filter(|mode| mode != "affine") {
@@ -385,9 +349,7 @@ mod tests {
         );
         assert!(message(config.count("width").unwrap_err()).contains("found 1.5"));
         assert!(message(config.count("absent").unwrap_err()).contains("is missing"));
-        assert!(
-            message(config.required::<bool>("tie").unwrap_err()).contains("true or false, found 1")
-        );
+        assert!(message(config.required::<bool>("tie").unwrap_err()).contains("true or false, found 1"));
         assert!(message(config.required::<f32>("huge").unwrap_err()).contains("a finite number"));
         assert!(message(config.token_ids("eos").unwrap_err()).contains("a token id or a list"));
         assert!(message(config.section("heads").unwrap_err()).contains("an object"));
@@ -430,18 +392,10 @@ mod tests {
         .unwrap();
         assert_eq!(full.eos_token_ids, [2, 7]);
         assert_eq!((full.temperature, full.top_p), (Some(0.6), Some(0.9)));
-        assert_eq!(
-            (full.top_k, full.min_p, full.do_sample),
-            (Some(50), Some(0.05), Some(true))
-        );
+        assert_eq!((full.top_k, full.min_p, full.do_sample), (Some(50), Some(0.05), Some(true)));
         assert_eq!(read(json!({"eos_token_id": 2})).unwrap().eos_token_ids, [2]);
         assert_eq!(read(json!({})).unwrap(), GenerationConfig::default());
-        for wrong in [
-            json!({"temperature": -1}),
-            json!({"top_p": 0}),
-            json!({"min_p": 2}),
-            json!({"top_k": -1}),
-        ] {
+        for wrong in [json!({"temperature": -1}), json!({"top_p": 0}), json!({"min_p": 2}), json!({"top_k": -1})] {
             read(wrong).unwrap_err();
         }
     }

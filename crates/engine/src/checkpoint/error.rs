@@ -101,32 +101,18 @@ pub enum LoadError {
 
 impl LoadError {
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
-        Self::Io {
-            path: path.to_owned(),
-            source,
-        }
+        Self::Io { path: path.to_owned(), source }
     }
 
     pub(crate) fn damaged(file: &Path, problem: impl Into<String>) -> Self {
-        Self::Damaged {
-            file: file.to_owned(),
-            problem: problem.into(),
-        }
+        Self::Damaged { file: file.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn field(file: &Path, field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Field {
-            file: file.to_owned(),
-            field: field.into(),
-            problem: problem.into(),
-        }
+        Self::Field { file: file.to_owned(), field: field.into(), problem: problem.into() }
     }
 
     pub(crate) fn tensor(file: &Path, tensor: &str, problem: impl Into<String>) -> Self {
-        Self::Tensor {
-            file: file.to_owned(),
-            tensor: tensor.to_owned(),
-            problem: problem.into(),
-        }
+        Self::Tensor { file: file.to_owned(), tensor: tensor.to_owned(), problem: problem.into() }
     }
 }

@@ -38,21 +38,11 @@ impl Places {
     /// place of `~/.cache` when it is set. Annulus' cache is `ANNULUS_HOME`, else `annulus` in the system's cache folder.
     #[must_use]
     pub fn from_vars(var: impl Fn(&str) -> Option<OsString>) -> Self {
-        let path = |name| {
-            var(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
+        let path = |name| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = path("HOME").unwrap_or_else(|| PathBuf::from("."));
         // The XDG specification says that a relative path is to be ignored.
-        let xdg = path("XDG_CACHE_HOME")
-            .filter(|path| path.is_absolute())
-            .unwrap_or_else(|| home.join(".cache"));
-        let system = if cfg!(target_os = "macos") {
-            home.join("Library/Caches")
-        } else {
-            xdg.clone()
-        };
+        let xdg = path("XDG_CACHE_HOME").filter(|path| path.is_absolute()).unwrap_or_else(|| home.join(".cache"));
+        let system = if cfg!(target_os = "macos") { home.join("Library/Caches") } else { xdg.clone() };
         Self {
             hub: path("HF_HUB_CACHE")
                 .or_else(|| path("HF_HOME").map(|home| home.join("hub")))
@@ -90,10 +80,7 @@ impl Places {
             }
             tried.push(format!("there is no {}", path.display()));
         }
-        Err(LoadError::NotFound {
-            spec: spec.to_owned(),
-            tried: tried.join("; "),
-        })
+        Err(LoadError::NotFound { spec: spec.to_owned(), tried: tried.join("; ") })
     }
 
     /// See [`list`].
@@ -101,17 +88,12 @@ impl Places {
     pub fn list(&self) -> Vec<Found> {
         let mut found = Vec::new();
         for (name, path) in entries(&self.hub) {
-            let name = name
-                .strip_prefix("models--")
-                .and_then(|rest| rest.split_once("--"));
+            let name = name.strip_prefix("models--").and_then(|rest| rest.split_once("--"));
             if let Some((org, model)) = name
                 && let Ok(path) = snapshot(&path)
                 && holds_model(&path)
             {
-                found.push(Found {
-                    name: format!("{org}/{model}"),
-                    path,
-                });
+                found.push(Found { name: format!("{org}/{model}"), path });
             }
         }
         self.list_own(&self.models(), "", &mut found);
@@ -165,8 +147,7 @@ fn here() -> String {
 }
 
 fn is_gguf(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
 /// Whether a folder looks like a checkpoint; whether it is one shows when it is opened.
@@ -177,10 +158,7 @@ fn holds_model(folder: &Path) -> bool {
 /// A path of ordinary names only, so that joining it to a folder cannot lead out of that folder.
 fn is_plain_path(spec: &str) -> bool {
     use std::path::Component;
-    !spec.is_empty()
-        && Path::new(spec)
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)))
+    !spec.is_empty() && Path::new(spec).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// Splits `org/model`, if it is made of the characters that the hub allows.
@@ -188,12 +166,9 @@ fn hub_name(spec: &str) -> Option<(&str, &str)> {
     let allowed = |part: &str| {
         !part.is_empty()
             && !part.starts_with('.')
-            && part
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     };
-    spec.split_once('/')
-        .filter(|(org, model)| allowed(org) && allowed(model))
+    spec.split_once('/').filter(|(org, model)| allowed(org) && allowed(model))
 }
 
 /// The snapshot folder that `refs/main` of a repository in the hub cache names.
@@ -202,8 +177,8 @@ fn snapshot(repository: &Path) -> Result<PathBuf, String> {
         return Err(format!("there is no {}", repository.display()));
     }
     let reference = repository.join("refs/main");
-    let revision = fs::read_to_string(&reference)
-        .map_err(|error| format!("{} cannot be read ({error})", reference.display()))?;
+    let revision =
+        fs::read_to_string(&reference).map_err(|error| format!("{} cannot be read ({error})", reference.display()))?;
     let revision = revision.trim();
     if revision.is_empty() || !revision.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Err(format!("{} names no revision", reference.display()));
@@ -238,11 +213,7 @@ mod tests {
     use super::*;
 
     fn places(vars: &[(&str, &str)]) -> Places {
-        Places::from_vars(|name| {
-            vars.iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| OsString::from(value))
-        })
+        Places::from_vars(|name| vars.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
     }
 
     #[test]
@@ -262,11 +233,7 @@ mod tests {
 
         let hf = places(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), ("HF_HOME", "/f")]);
         assert_eq!(hf.hub, Path::new("/f/hub"));
-        let all = places(&[
-            ("HF_HOME", "/f"),
-            ("HF_HUB_CACHE", "/c"),
-            ("ANNULUS_HOME", "/a"),
-        ]);
+        let all = places(&[("HF_HOME", "/f"), ("HF_HUB_CACHE", "/c"), ("ANNULUS_HOME", "/a")]);
         assert_eq!(all.hub, Path::new("/c"));
         assert_eq!(all.annulus, Path::new("/a"));
         assert_eq!(places(&[("HOME", "/h"), ("HF_HUB_CACHE", "")]), home);
@@ -274,10 +241,7 @@ mod tests {
 
     fn cache_with_models() -> (tempfile::TempDir, Places) {
         let root = tempfile::tempdir().unwrap();
-        let places = Places {
-            hub: root.path().join("hub"),
-            annulus: root.path().join("own"),
-        };
+        let places = Places { hub: root.path().join("hub"), annulus: root.path().join("own") };
         let repository = places.hub.join("models--org--small.model");
         let write = |path: PathBuf, text: &str| {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -302,10 +266,7 @@ mod tests {
         let own = places.models().join("tiny.gguf");
         assert_eq!(places.locate("tiny.gguf").unwrap(), own);
         assert_eq!(places.locate(own.to_str().unwrap()).unwrap(), own);
-        assert_eq!(
-            places.locate("org/deep").unwrap(),
-            places.models().join("org/deep")
-        );
+        assert_eq!(places.locate("org/deep").unwrap(), places.models().join("org/deep"));
         let names: Vec<_> = places.list().into_iter().map(|found| found.name).collect();
         assert_eq!(names, ["org/deep", "org/small.model", "tiny.gguf"]);
         for name in names {
@@ -324,13 +285,7 @@ mod tests {
         assert!(error("notes.txt").contains("annulus list"));
         let notes = places.models().join("notes.txt");
         assert!(error(notes.to_str().unwrap()).contains("no .gguf file"));
-        for spec in [
-            "",
-            "../own/models/tiny.gguf",
-            "org/../tiny.gguf",
-            "a/b/c",
-            "org/",
-        ] {
+        for spec in ["", "../own/models/tiny.gguf", "org/../tiny.gguf", "a/b/c", "org/"] {
             assert!(!error(spec).is_empty(), "{spec} leads out of the caches");
         }
     }

@@ -28,10 +28,7 @@ impl MappedFile {
         let file = File::open(path).map_err(error)?;
         let metadata = file.metadata().map_err(error)?;
         if !metadata.is_file() {
-            return Err(LoadError::damaged(
-                path,
-                "a file was expected, this is a folder or a device",
-            ));
+            return Err(LoadError::damaged(path, "a file was expected, this is a folder or a device"));
         }
         // SAFETY: the map is read-only and private to us. A file that another process truncates meanwhile ends the
         // program with SIGBUS, and one it overwrites changes weights under us; a checkpoint that is being served is not
@@ -42,11 +39,7 @@ impl MappedFile {
             .ok()
             .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
             .map_or(0, |since| since.as_secs());
-        Ok(Self {
-            path: path.to_owned(),
-            map,
-            modified,
-        })
+        Ok(Self { path: path.to_owned(), map, modified })
     }
 
     /// Where the file lies.

@@ -66,28 +66,17 @@ impl Checkpoint {
         if path.join("config.json").is_file() {
             return Self::open_folder(path);
         }
-        let folder = |problem| LoadError::Folder {
-            folder: path.to_owned(),
-            problem,
-        };
+        let folder = |problem| LoadError::Folder { folder: path.to_owned(), problem };
         if !path.is_dir() {
             return Err(folder("there is no such file or folder".to_owned()));
         }
-        let ggufs: Vec<_> = locate::entries(path)
-            .into_iter()
-            .filter(|(name, _)| name.ends_with(".gguf"))
-            .collect();
+        let ggufs: Vec<_> = locate::entries(path).into_iter().filter(|(name, _)| name.ends_with(".gguf")).collect();
         match ggufs.as_slice() {
             [(_, file)] => Self::open_gguf(file),
-            [] => Err(folder(
-                "there is neither a config.json nor a .gguf file in it".to_owned(),
-            )),
+            [] => Err(folder("there is neither a config.json nor a .gguf file in it".to_owned())),
             several => {
                 let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
-                Err(folder(format!(
-                    "holds several models; name one of {}",
-                    names.join(", ")
-                )))
+                Err(folder(format!("holds several models; name one of {}", names.join(", "))))
             }
         }
     }
@@ -100,12 +89,7 @@ impl Checkpoint {
         } else {
             GenerationConfig::default()
         };
-        Ok(Self {
-            path: folder.to_owned(),
-            config,
-            generation,
-            store: Store::Folder(Weights::open(folder)?),
-        })
+        Ok(Self { path: folder.to_owned(), config, generation, store: Store::Folder(Weights::open(folder)?) })
     }
 
     fn open_gguf(path: &Path) -> Result<Self, LoadError> {
@@ -192,9 +176,7 @@ impl Checkpoint {
         };
         name.strip_suffix(".scales")
             .or_else(|| name.strip_suffix(".biases"))
-            .is_some_and(|module| {
-                weights.has(&format!("{module}.weight")) && weights.has(&format!("{module}.scales"))
-            })
+            .is_some_and(|module| weights.has(&format!("{module}.weight")) && weights.has(&format!("{module}.scales")))
     }
 
     /// A tensor by its name in the Hugging Face layout.
@@ -202,11 +184,7 @@ impl Checkpoint {
     /// # Errors
     /// When there is none, when it is damaged or of a type that is not supported, or when its shape is not the expected
     /// one.
-    pub fn tensor(
-        &self,
-        name: &str,
-        expected: Option<&[usize]>,
-    ) -> Result<TensorData<'_>, LoadError> {
+    pub fn tensor(&self, name: &str, expected: Option<&[usize]>) -> Result<TensorData<'_>, LoadError> {
         let data = match &self.store {
             Store::Folder(weights) => self.stored_tensor(weights, name)?,
             Store::Gguf { file, sources } => {
@@ -249,11 +227,8 @@ impl Checkpoint {
 
     fn missing(&self, name: &str) -> LoadError {
         let last = name.rsplit('.').take(2).last();
-        let near: Vec<&str> = self
-            .names()
-            .filter(|other| last.is_some_and(|last| other.contains(last)))
-            .take(3)
-            .collect();
+        let near: Vec<&str> =
+            self.names().filter(|other| last.is_some_and(|last| other.contains(last))).take(3).collect();
         LoadError::MissingTensor {
             file: self.path.clone(),
             tensor: name.to_owned(),
@@ -265,11 +240,7 @@ impl Checkpoint {
         }
     }
 
-    fn stored_tensor<'a>(
-        &self,
-        weights: &'a Weights,
-        name: &str,
-    ) -> Result<TensorData<'a>, LoadError> {
+    fn stored_tensor<'a>(&self, weights: &'a Weights, name: &str) -> Result<TensorData<'a>, LoadError> {
         if !weights.has(name) {
             return Err(self.missing(name));
         }
@@ -281,11 +252,7 @@ impl Checkpoint {
     }
 
     /// A triple of packed integers, scales and biases, with all that follows from the one checked against the other.
-    fn stored_affine<'a>(
-        &self,
-        weights: &'a Weights,
-        module: &str,
-    ) -> Result<Affine<'a>, LoadError> {
+    fn stored_affine<'a>(&self, weights: &'a Weights, module: &str) -> Result<Affine<'a>, LoadError> {
         let name = format!("{module}.weight");
         let wrong = |problem: String| LoadError::tensor(weights.file_of(&name), &name, problem);
         let Quantization { group_size, bits } = self.config.quantization(module)?.ok_or_else(|| {
@@ -300,14 +267,9 @@ impl Checkpoint {
         }
         let biases = weights.tensor(&biases)?;
         if packed.dtype != Dtype::U32 {
-            return Err(wrong(format!(
-                "must be packed in U32, found {:?}",
-                packed.dtype
-            )));
+            return Err(wrong(format!("must be packed in U32, found {:?}", packed.dtype)));
         }
-        if scales.dtype != biases.dtype
-            || !matches!(scales.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
-        {
+        if scales.dtype != biases.dtype || !matches!(scales.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
             return Err(wrong(format!(
                 "must have scales and biases of one type, F32, F16 or BF16; found {:?} and {:?}",
                 scales.dtype, biases.dtype
@@ -315,14 +277,7 @@ impl Checkpoint {
         }
         let shape = affine_shape(&packed.shape, &scales.shape, bits, group_size);
         match shape.filter(|_| scales.shape == biases.shape) {
-            Some(shape) => Ok(Affine {
-                bits,
-                group_size,
-                shape,
-                packed,
-                scales,
-                biases,
-            }),
+            Some(shape) => Ok(Affine { bits, group_size, shape, packed, scales, biases }),
             None => Err(wrong(format!(
                 "has packed shape {:?}, scales {:?} and biases {:?}, which do not fit {bits} bits in groups of {group_size}",
                 packed.shape, scales.shape, biases.shape
@@ -332,18 +287,11 @@ impl Checkpoint {
 }
 
 /// The shape that packed integers stand for, when it is one that the scales fit.
-fn affine_shape(
-    packed: &[usize],
-    scales: &[usize],
-    bits: usize,
-    group_size: usize,
-) -> Option<Vec<usize>> {
+fn affine_shape(packed: &[usize], scales: &[usize], bits: usize, group_size: usize) -> Option<Vec<usize>> {
     let (words, outer) = packed.split_last()?;
     let (groups, scales_outer) = scales.split_last()?;
     let columns = groups.checked_mul(group_size)?;
-    let fits = outer == scales_outer
-        && columns.checked_mul(bits)? == words.checked_mul(32)?
-        && columns > 0;
+    let fits = outer == scales_outer && columns.checked_mul(bits)? == words.checked_mul(32)? && columns > 0;
     fits.then(|| outer.iter().copied().chain([columns]).collect())
 }
 
@@ -358,10 +306,7 @@ fn gguf_tensor<'a>(file: &'a GgufFile, source: &Source) -> Result<TensorData<'a>
                 dtype,
                 shape,
                 bytes: Cow::Borrowed(bytes),
-                place: Some(Place {
-                    file: file.file(),
-                    offset: tensor.offset,
-                }),
+                place: Some(Place { file: file.file(), offset: tensor.offset }),
             }));
         }
         (Target::Plain(dtype), Rows::Interleaved { .. }) => {

@@ -43,11 +43,7 @@ impl Weights {
     /// When there are none, or a file is damaged or disagrees with the index.
     pub fn open(folder: &Path) -> Result<Self, LoadError> {
         let index = folder.join("model.safetensors.index.json");
-        let mut weights = Self {
-            folder: folder.to_owned(),
-            files: Vec::new(),
-            tensors: BTreeMap::new(),
-        };
+        let mut weights = Self { folder: folder.to_owned(), files: Vec::new(), tensors: BTreeMap::new() };
         if index.is_file() {
             weights.open_indexed(&index)?;
         } else {
@@ -73,10 +69,7 @@ impl Weights {
             }
             self.add(&path, |tensor| map.get(tensor) == Some(name))?;
         }
-        match map
-            .iter()
-            .find(|(tensor, _)| !self.tensors.contains_key(*tensor))
-        {
+        match map.iter().find(|(tensor, _)| !self.tensors.contains_key(*tensor)) {
             Some((tensor, file)) => Err(LoadError::damaged(
                 index,
                 format!(
@@ -91,16 +84,11 @@ impl Weights {
     fn add(&mut self, path: &Path, wanted: impl Fn(&str) -> bool) -> Result<(), LoadError> {
         let file = MappedFile::open(path)?;
         let bytes = file.bytes();
-        let (header, metadata) =
-            SafeTensors::read_metadata(bytes).map_err(|error| explain(&file, error))?;
+        let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| explain(&file, error))?;
         // `read_metadata` has checked that the header ends within the file.
         let data = 8 + header;
         if let Some(name) = bytes.get(8..data).and_then(duplicate_key) {
-            return Err(LoadError::tensor(
-                path,
-                &name,
-                "is described twice in the header",
-            ));
+            return Err(LoadError::tensor(path, &name, "is described twice in the header"));
         }
         for (name, info) in metadata.tensors() {
             if !wanted(&name) {
@@ -116,11 +104,7 @@ impl Weights {
             };
             if let Some(other) = self.tensors.get(&name) {
                 let other = self.files[other.file].path().display();
-                return Err(LoadError::tensor(
-                    path,
-                    &name,
-                    format!("lies in {other} too"),
-                ));
+                return Err(LoadError::tensor(path, &name, format!("lies in {other} too")));
             }
             self.tensors.insert(name, stored);
         }
@@ -148,9 +132,7 @@ impl Weights {
     /// The file that holds a tensor, for errors; the folder when none does.
     #[must_use]
     pub fn file_of(&self, name: &str) -> &Path {
-        self.tensors
-            .get(name)
-            .map_or(&self.folder, |stored| self.files[stored.file].path())
+        self.tensors.get(name).map_or(&self.folder, |stored| self.files[stored.file].path())
     }
 
     /// A tensor as it is stored.
@@ -158,54 +140,41 @@ impl Weights {
     /// # Errors
     /// When there is none of this name, or its type is not one of [`Dtype`].
     pub fn tensor(&self, name: &str) -> Result<Plain<'_>, LoadError> {
-        let stored = self
-            .tensors
-            .get(name)
-            .ok_or_else(|| LoadError::MissingTensor {
-                file: self.folder.clone(),
-                tensor: name.to_owned(),
-                hint: String::new(),
-            })?;
+        let stored = self.tensors.get(name).ok_or_else(|| LoadError::MissingTensor {
+            file: self.folder.clone(),
+            tensor: name.to_owned(),
+            hint: String::new(),
+        })?;
         let file = &self.files[stored.file];
         let dtype = dtype(stored.dtype).ok_or_else(|| {
             let problem = format!("is of type {}, which is not supported", stored.dtype);
             LoadError::tensor(file.path(), name, problem)
         })?;
         let bytes = file.bytes().get(stored.offset..stored.offset + stored.len);
-        let bytes =
-            bytes.ok_or_else(|| LoadError::tensor(file.path(), name, "ends beyond the file"))?;
+        let bytes = bytes.ok_or_else(|| LoadError::tensor(file.path(), name, "ends beyond the file"))?;
         Ok(Plain {
             dtype,
             shape: stored.shape.clone(),
             bytes: Cow::Borrowed(bytes),
-            place: Some(Place {
-                file,
-                offset: stored.offset,
-            }),
+            place: Some(Place { file, offset: stored.offset }),
         })
     }
 }
 
 /// The safetensors files of a folder without an index: by mlx-lm's rule, those whose name begins with `model`.
 fn unindexed(folder: &Path) -> Result<Vec<String>, LoadError> {
-    let all: Vec<String> = entries(folder)
-        .into_iter()
-        .map(|(name, _)| name)
-        .filter(|name| name.ends_with(".safetensors"))
-        .collect();
-    let named: Vec<String> = all
-        .iter()
-        .filter(|name| name.starts_with("model"))
-        .cloned()
-        .collect();
+    let all: Vec<String> =
+        entries(folder).into_iter().map(|(name, _)| name).filter(|name| name.ends_with(".safetensors")).collect();
+    let named: Vec<String> = all.iter().filter(|name| name.starts_with("model")).cloned().collect();
     match (named.is_empty(), all.as_slice()) {
         (false, _) => Ok(named),
         (true, [_]) => Ok(all),
         (true, _) => Err(LoadError::Folder {
             folder: folder.to_owned(),
-            problem: "there are no weights: model.safetensors, or model.safetensors.index.json with the files it names, \
+            problem:
+                "there are no weights: model.safetensors, or model.safetensors.index.json with the files it names, \
                       was expected"
-                .to_owned(),
+                    .to_owned(),
         }),
     }
 }
@@ -213,18 +182,13 @@ fn unindexed(folder: &Path) -> Result<Vec<String>, LoadError> {
 /// The `weight_map` of an index: tensor to file.
 fn read_index(index: &Path) -> Result<BTreeMap<String, String>, LoadError> {
     let config = Config::read(index)?;
-    let section = config
-        .section("weight_map")?
-        .ok_or_else(|| config.error("weight_map", "is missing"))?;
+    let section = config.section("weight_map")?.ok_or_else(|| config.error("weight_map", "is missing"))?;
     let mut map = BTreeMap::new();
     for tensor in section.fields().keys() {
         let file: String = section.required(tensor)?;
         // A name with a path in it could lead to any file of this machine.
         if file.contains(['/', '\\']) || !file.ends_with(".safetensors") {
-            return Err(section.error(
-                tensor,
-                format!("must be a .safetensors file beside the index, found {file:?}"),
-            ));
+            return Err(section.error(tensor, format!("must be a .safetensors file beside the index, found {file:?}")));
         }
         map.insert(tensor.clone(), file);
     }
@@ -238,14 +202,10 @@ fn read_index(index: &Path) -> Result<BTreeMap<String, String>, LoadError> {
 fn explain(file: &MappedFile, error: SafeTensorError) -> LoadError {
     use SafeTensorError as E;
     let len = file.bytes().len();
-    let claimed = file
-        .bytes()
-        .first_chunk::<8>()
-        .map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let claimed = file.bytes().first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let problem = match error {
         E::InvalidOffset(tensor) => {
-            let problem =
-                "does not begin where the one before it ends: tensors overlap or leave a hole";
+            let problem = "does not begin where the one before it ends: tensors overlap or leave a hole";
             return LoadError::tensor(file.path(), &tensor, problem);
         }
         E::TensorInvalidInfo | E::ValidationOverflow | E::MetadataIncompleteBuffer => {
@@ -255,12 +215,12 @@ fn explain(file: &MappedFile, error: SafeTensorError) -> LoadError {
             format!("has {len} bytes, which is not where its last tensor ends; download it again")
         }
         E::HeaderTooSmall => format!("has {len} bytes; a safetensors file has at least 8"),
-        E::HeaderTooLarge => format!(
-            "claims a header of {claimed} bytes; at most 100000000 are allowed, so this is no safetensors file"
-        ),
-        E::InvalidHeaderLength => format!(
-            "claims a header of {claimed} bytes, but has {len} in all; it is truncated or no safetensors file"
-        ),
+        E::HeaderTooLarge => {
+            format!("claims a header of {claimed} bytes; at most 100000000 are allowed, so this is no safetensors file")
+        }
+        E::InvalidHeaderLength => {
+            format!("claims a header of {claimed} bytes, but has {len} in all; it is truncated or no safetensors file")
+        }
         E::InvalidHeader(error) => format!("has a header that is not UTF-8: {error}"),
         E::InvalidHeaderDeserialization(error) => {
             format!("has a header that is not what safetensors defines: {error}")
@@ -273,16 +233,12 @@ fn explain(file: &MappedFile, error: SafeTensorError) -> LoadError {
 /// The first tensor of a refused header whose bytes do not fit its shape, or end beyond the file, and how.
 fn culprit(file: &[u8], header: u64) -> Option<(String, String)> {
     let data = usize::try_from(header).ok()?.checked_add(8)?;
-    let header: BTreeMap<String, serde_json::Value> =
-        serde_json::from_slice(file.get(8..data)?).ok()?;
+    let header: BTreeMap<String, serde_json::Value> = serde_json::from_slice(file.get(8..data)?).ok()?;
     let available = file.len() - data;
     header.into_iter().find_map(|(name, value)| {
         let info: TensorInfo = serde_json::from_value(value).ok()?;
         let (start, end) = info.data_offsets;
-        let bits = info
-            .shape
-            .iter()
-            .try_fold(info.dtype.bitsize(), |bits, &dim| bits.checked_mul(dim));
+        let bits = info.shape.iter().try_fold(info.dtype.bitsize(), |bits, &dim| bits.checked_mul(dim));
         let problem = match bits {
             None => format!("has shape {:?}, which is larger than memory can be", info.shape),
             Some(bits) if end.checked_sub(start) != Some(bits / 8) => format!(
@@ -322,9 +278,7 @@ fn duplicate_key(json: &[u8]) -> Option<String> {
             Ok(duplicate)
         }
     }
-    serde_json::Deserializer::from_slice(json)
-        .deserialize_map(Duplicate)
-        .unwrap_or(None)
+    serde_json::Deserializer::from_slice(json).deserialize_map(Duplicate).unwrap_or(None)
 }
 
 fn dtype(dtype: safetensors::Dtype) -> Option<Dtype> {

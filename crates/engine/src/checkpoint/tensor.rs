@@ -61,9 +61,7 @@ impl TensorData<'_> {
     pub fn byte_len(&self) -> usize {
         match self {
             Self::Plain(plain) => plain.bytes.len(),
-            Self::Affine(affine) => {
-                affine.packed.bytes.len() + affine.scales.bytes.len() + affine.biases.bytes.len()
-            }
+            Self::Affine(affine) => affine.packed.bytes.len() + affine.scales.bytes.len() + affine.biases.bytes.len(),
         }
     }
 
@@ -104,12 +102,7 @@ pub struct Place<'a> {
 impl Plain<'_> {
     pub(crate) fn owned(dtype: Dtype, shape: Vec<usize>, bytes: Vec<u8>) -> Self {
         debug_assert_eq!(shape.iter().product::<usize>() * dtype.size(), bytes.len());
-        Self {
-            dtype,
-            shape,
-            bytes: Cow::Owned(bytes),
-            place: None,
-        }
+        Self { dtype, shape, bytes: Cow::Owned(bytes), place: None }
     }
 
     /// The elements as float32; `None` when they are not F32, F16 or BF16.
@@ -119,18 +112,8 @@ impl Plain<'_> {
         let (halves, _) = self.bytes.as_chunks::<2>();
         match self.dtype {
             Dtype::F32 => Some(words.iter().map(|&b| f32::from_le_bytes(b)).collect()),
-            Dtype::F16 => Some(
-                halves
-                    .iter()
-                    .map(|&b| half::f16::from_le_bytes(b).to_f32())
-                    .collect(),
-            ),
-            Dtype::BF16 => Some(
-                halves
-                    .iter()
-                    .map(|&b| half::bf16::from_le_bytes(b).to_f32())
-                    .collect(),
-            ),
+            Dtype::F16 => Some(halves.iter().map(|&b| half::f16::from_le_bytes(b).to_f32()).collect()),
+            Dtype::BF16 => Some(halves.iter().map(|&b| half::bf16::from_le_bytes(b).to_f32()).collect()),
             _ => None,
         }
     }

@@ -133,12 +133,8 @@ impl Encoding {
             8 => Self::Q8_0,
             30 => Self::BF16,
             other => {
-                let name = usize::try_from(other)
-                    .ok()
-                    .and_then(|other| NAMES.get(other));
-                return Err(
-                    name.map_or_else(|| format!("number {other}"), |name| (*name).to_owned())
-                );
+                let name = usize::try_from(other).ok().and_then(|other| NAMES.get(other));
+                return Err(name.map_or_else(|| format!("number {other}"), |name| (*name).to_owned()));
             }
         })
     }
@@ -154,11 +150,7 @@ impl Encoding {
             Self::Q4_1 => (32, 20, Target::Affine(4)),
             Self::Q8_0 => (32, 34, Target::Affine(8)),
         };
-        Layout {
-            elements,
-            bytes,
-            target,
-        }
+        Layout { elements, bytes, target }
     }
 
     /// Appends the numbers of whole blocks, as the format defines them. Bytes that do not fill a block are ignored.
@@ -280,10 +272,7 @@ mod tests {
     fn unsupported_encodings_have_names() {
         assert_eq!(Encoding::from_ggml(14).unwrap_err(), "Q6_K");
         assert_eq!(Encoding::from_ggml(39).unwrap_err(), "MXFP4");
-        assert_eq!(
-            Encoding::from_ggml(u32::MAX).unwrap_err(),
-            "number 4294967295"
-        );
+        assert_eq!(Encoding::from_ggml(u32::MAX).unwrap_err(), "number 4294967295");
     }
 
     proptest! {

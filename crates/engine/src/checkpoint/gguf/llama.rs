@@ -54,21 +54,15 @@ pub(super) fn interpret(file: &GgufFile) -> Result<(Config, BTreeMap<String, Sou
     for (name, tensor) in &file.tensors {
         let path = file.file.path();
         let target = hugging_face_name(name).ok_or_else(|| {
-            LoadError::tensor(
-                path,
-                name,
-                "is none that a Llama model has, so the file would be misread",
-            )
+            LoadError::tensor(path, name, "is none that a Llama model has, so the file would be misread")
         })?;
         let rows = match name.split('.').nth(2) {
             Some("attn_q") => interleaved(tensor, heads),
             Some("attn_k") => interleaved(tensor, kv_heads),
             _ => Ok(Rows::InOrder),
         };
-        let source = Source {
-            name: name.clone(),
-            rows: rows.map_err(|problem| LoadError::tensor(path, name, problem))?,
-        };
+        let source =
+            Source { name: name.clone(), rows: rows.map_err(|problem| LoadError::tensor(path, name, problem))? };
         sources.insert(target, source);
     }
     Ok((config, sources))
@@ -77,9 +71,7 @@ pub(super) fn interpret(file: &GgufFile) -> Result<(Config, BTreeMap<String, Sou
 fn interleaved(tensor: &GgufTensor, heads: usize) -> Result<Rows, String> {
     let rows = tensor.shape.first().copied().unwrap_or(0);
     if rows == 0 || !rows.is_multiple_of(heads) || !(rows / heads).is_multiple_of(2) {
-        return Err(format!(
-            "has {rows} rows, which are not {heads} heads of an even number of rows"
-        ));
+        return Err(format!("has {rows} rows, which are not {heads} heads of an even number of rows"));
     }
     Ok(Rows::Interleaved { dim: rows / heads })
 }
@@ -98,10 +90,7 @@ fn hugging_face_name(name: &str) -> Option<String> {
     let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
     let (part, kind) = rest.split_once('.')?;
     // Layers are numbered in one way only, so that no two names lead to the same tensor.
-    let layer: usize = layer
-        .parse()
-        .ok()
-        .filter(|number: &usize| number.to_string() == layer)?;
+    let layer: usize = layer.parse().ok().filter(|number: &usize| number.to_string() == layer)?;
     let (part, may_have_bias) = match part {
         "attn_norm" => ("input_layernorm", false),
         "ffn_norm" => ("post_attention_layernorm", false),
@@ -114,8 +103,7 @@ fn hugging_face_name(name: &str) -> Option<String> {
         "ffn_down" => ("mlp.down_proj", true),
         _ => return None,
     };
-    (kind == "weight" || (kind == "bias" && may_have_bias))
-        .then(|| format!("model.layers.{layer}.{part}.{kind}"))
+    (kind == "weight" || (kind == "bias" && may_have_bias)).then(|| format!("model.layers.{layer}.{part}.{kind}"))
 }
 
 /// Holds, for each pair of dimensions, what its rotation frequency is divided by.
@@ -126,11 +114,7 @@ fn config(file: &GgufFile) -> Result<Config, LoadError> {
     let fields = file.fields();
     let count = |key: &str| match fields.unsigned(key)? {
         Some(value) => Ok(value),
-        None => Err(LoadError::field(
-            fields.file,
-            key,
-            "is missing; it must be a whole number",
-        )),
+        None => Err(LoadError::field(fields.file, key, "is missing; it must be a whole number")),
     };
     let heads = count("llama.attention.head_count")?;
     let hidden = count("llama.embedding_length")?;
@@ -140,24 +124,17 @@ fn config(file: &GgufFile) -> Result<Config, LoadError> {
             return Err(LoadError::MissingTensor {
                 file: fields.file.to_owned(),
                 tensor: "token_embd.weight".to_owned(),
-                hint: "; every model has one, so the file is incomplete or holds something else"
-                    .to_owned(),
+                hint: "; every model has one, so the file is incomplete or holds something else".to_owned(),
             });
         }
     };
     if heads == 0 {
         let problem = "must be at least 1, found 0";
-        return Err(LoadError::field(
-            fields.file,
-            "llama.attention.head_count",
-            problem,
-        ));
+        return Err(LoadError::field(fields.file, "llama.attention.head_count", problem));
     }
     let head_dim = match fields.unsigned("llama.attention.key_length")? {
         Some(value) => value,
-        None => fields
-            .unsigned("llama.rope.dimension_count")?
-            .unwrap_or(hidden / heads),
+        None => fields.unsigned("llama.rope.dimension_count")?.unwrap_or(hidden / heads),
     };
     let has = |name: &str| file.tensors.contains_key(name);
     let config = json!({
@@ -230,26 +207,13 @@ mod tests {
     fn names_are_translated() {
         let name = |name| hugging_face_name(name);
         let expect = |target: &str| Some(target.to_owned());
-        assert_eq!(
-            name("blk.12.attn_q.weight"),
-            expect("model.layers.12.self_attn.q_proj.weight")
-        );
-        assert_eq!(
-            name("blk.0.ffn_down.bias"),
-            expect("model.layers.0.mlp.down_proj.bias")
-        );
-        assert_eq!(
-            name("token_embd.weight"),
-            expect("model.embed_tokens.weight")
-        );
+        assert_eq!(name("blk.12.attn_q.weight"), expect("model.layers.12.self_attn.q_proj.weight"));
+        assert_eq!(name("blk.0.ffn_down.bias"), expect("model.layers.0.mlp.down_proj.bias"));
+        assert_eq!(name("token_embd.weight"), expect("model.embed_tokens.weight"));
         assert_eq!(name("output.weight"), expect("lm_head.weight"));
-        for wrong in [
-            "blk.01.attn_q.weight",
-            "blk.+1.attn_q.weight",
-            "blk.0.ffn_gate_exps.weight",
-            "blk.0.attn_norm.bias",
-            "x",
-        ] {
+        for wrong in
+            ["blk.01.attn_q.weight", "blk.+1.attn_q.weight", "blk.0.ffn_gate_exps.weight", "blk.0.attn_norm.bias", "x"]
+        {
             assert_eq!(name(wrong), None, "{wrong}");
         }
     }

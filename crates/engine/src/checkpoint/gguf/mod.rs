@@ -49,19 +49,13 @@ impl GgufFile {
         let mut cursor = Cursor::new(file.bytes());
         check_version(&mut cursor).map_err(damaged)?;
         let tensor_count = cursor.u64("the number of tensors").map_err(damaged)?;
-        let pair_count = cursor
-            .u64("the number of metadata pairs")
-            .map_err(damaged)?;
+        let pair_count = cursor.u64("the number of metadata pairs").map_err(damaged)?;
         let metadata = reader::read_metadata(&mut cursor, pair_count).map_err(damaged)?;
         let described: Vec<Described<'_>> = (0..tensor_count)
             .map(|index| Described::read(&mut cursor, index, tensor_count))
             .collect::<Result<_, _>>()
             .map_err(damaged)?;
-        let fields = Fields {
-            file: path,
-            bytes: file.bytes(),
-            metadata: &metadata,
-        };
+        let fields = Fields { file: path, bytes: file.bytes(), metadata: &metadata };
         let alignment = alignment(fields)?;
         let data = cursor.at().next_multiple_of(alignment);
         let mut tensors = BTreeMap::new();
@@ -74,11 +68,7 @@ impl GgufFile {
             }
         }
         check_overlaps(path, &tensors)?;
-        Ok(Self {
-            file: Arc::new(file),
-            metadata,
-            tensors,
-        })
+        Ok(Self { file: Arc::new(file), metadata, tensors })
     }
 
     /// The mapped file.
@@ -96,18 +86,11 @@ impl GgufFile {
     /// The bytes of one of its tensors.
     pub(super) fn bytes(&self, tensor: &GgufTensor) -> &[u8] {
         // `open` has checked that they lie in the file.
-        self.file
-            .bytes()
-            .get(tensor.offset..tensor.offset + tensor.len)
-            .unwrap_or(&[])
+        self.file.bytes().get(tensor.offset..tensor.offset + tensor.len).unwrap_or(&[])
     }
 
     fn fields(&self) -> Fields<'_> {
-        Fields {
-            file: self.file.path(),
-            bytes: self.file.bytes(),
-            metadata: &self.metadata,
-        }
+        Fields { file: self.file.path(), bytes: self.file.bytes(), metadata: &self.metadata }
     }
 
     /// The config that the metadata amounts to, and where each tensor of the Hugging Face layout comes from.
@@ -121,11 +104,7 @@ impl GgufFile {
                 what: format!("architecture {other:?}"),
                 possible: "\"llama\"".to_owned(),
             }),
-            None => Err(LoadError::field(
-                self.file.path(),
-                key,
-                "is missing; this file holds no language model",
-            )),
+            None => Err(LoadError::field(self.file.path(), key, "is missing; this file holds no language model")),
         }
     }
 
@@ -153,13 +132,9 @@ impl GgufFile {
         let Some(value) = self.fields().unsigned(key)? else {
             return Ok(None);
         };
-        u32::try_from(value).map(Some).map_err(|_| {
-            LoadError::field(
-                self.file.path(),
-                key,
-                format!("must be a token id, found {value}"),
-            )
-        })
+        u32::try_from(value)
+            .map(Some)
+            .map_err(|_| LoadError::field(self.file.path(), key, format!("must be a token id, found {value}")))
     }
 
     /// An array of strings in the metadata.
@@ -183,14 +158,12 @@ impl GgufFile {
 fn check_version(cursor: &mut Cursor<'_>) -> Result<(), String> {
     let magic = cursor.u32("the magic number")?.to_le_bytes();
     if magic != *b"GGUF" {
-        return Err(format!(
-            "begins with \"{}\" and not with \"GGUF\"; it is no GGUF file",
-            magic.escape_ascii()
-        ));
+        return Err(format!("begins with \"{}\" and not with \"GGUF\"; it is no GGUF file", magic.escape_ascii()));
     }
     match cursor.u32("the version")? {
         2 | 3 => Ok(()),
-        1 => Err("is of GGUF version 1, which was given up in 2023; versions 2 and 3 can be read, convert it again".to_owned()),
+        1 => Err("is of GGUF version 1, which was given up in 2023; versions 2 and 3 can be read, convert it again"
+            .to_owned()),
         other if matches!(other.swap_bytes(), 1..=3) => {
             Err("is a big-endian GGUF file; only little-endian ones can be read, convert it again".to_owned())
         }
@@ -203,9 +176,7 @@ fn alignment(fields: Fields<'_>) -> Result<usize, LoadError> {
     let key = "general.alignment";
     match fields.unsigned(key)? {
         None => Ok(32),
-        Some(value @ 1..=0x1_0000) if value.is_power_of_two() => {
-            Ok(usize::try_from(value).unwrap_or(32))
-        }
+        Some(value @ 1..=0x1_0000) if value.is_power_of_two() => Ok(usize::try_from(value).unwrap_or(32)),
         Some(value) => {
             let problem = format!("must be a power of two up to 65536, found {value}");
             Err(LoadError::field(fields.file, key, problem))
@@ -227,26 +198,16 @@ impl<'a> Described<'a> {
         let name = cursor.string(&format!("the name of tensor {index} of {count}"))?;
         let what = format!("the description of tensor {name:?}");
         let dims = match cursor.u32(&what)? {
-            axes @ 1..=4 => (0..axes)
-                .map(|_| cursor.u64(&what))
-                .collect::<Result<_, _>>()?,
+            axes @ 1..=4 => (0..axes).map(|_| cursor.u64(&what)).collect::<Result<_, _>>()?,
             axes => return Err(format!("tensor {name:?} has {axes} axes; there are 1 to 4")),
         };
-        Ok(Self {
-            name,
-            dims,
-            encoding: cursor.u32(&what)?,
-            offset: cursor.u64(&what)?,
-        })
+        Ok(Self { name, dims, encoding: cursor.u32(&what)?, offset: cursor.u64(&what)? })
     }
 
     /// Checks the entry against the file: `data` is where the tensors begin.
     fn place(&self, data: usize, alignment: usize, file: usize) -> Result<GgufTensor, String> {
         let encoding = Encoding::from_ggml(self.encoding).map_err(|name| {
-            format!(
-                "is stored as {name}, which is not supported; supported: {}",
-                Encoding::SUPPORTED
-            )
+            format!("is stored as {name}, which is not supported; supported: {}", Encoding::SUPPORTED)
         })?;
         let shape: Vec<usize> = self
             .dims
@@ -268,45 +229,27 @@ impl<'a> Described<'a> {
             .try_fold(1_usize, |product, &dim| product.checked_mul(dim))
             .and_then(|elements| (elements / layout.elements).checked_mul(layout.bytes))
             .ok_or_else(|| format!("has shape {shape:?}, which is larger than memory can be"))?;
-        let offset = usize::try_from(self.offset)
-            .ok()
-            .filter(|offset| offset % alignment == 0)
-            .ok_or_else(|| {
-                format!(
-                    "begins at byte {} of the data, which is no multiple of {alignment}",
-                    self.offset
-                )
-            })?;
-        let start = data
-            .checked_add(offset)
-            .filter(|start| start.checked_add(len).is_some_and(|end| end <= file));
-        let offset = start.ok_or_else(|| {
-            format!("takes {len} bytes from byte {data} + {offset}, but the file has {file}; it is truncated or damaged")
+        let offset = usize::try_from(self.offset).ok().filter(|offset| offset % alignment == 0).ok_or_else(|| {
+            format!("begins at byte {} of the data, which is no multiple of {alignment}", self.offset)
         })?;
-        Ok(GgufTensor {
-            shape,
-            encoding,
-            offset,
-            len,
-        })
+        let start = data.checked_add(offset).filter(|start| start.checked_add(len).is_some_and(|end| end <= file));
+        let offset = start.ok_or_else(|| {
+            format!(
+                "takes {len} bytes from byte {data} + {offset}, but the file has {file}; it is truncated or damaged"
+            )
+        })?;
+        Ok(GgufTensor { shape, encoding, offset, len })
     }
 }
 
 fn check_overlaps(path: &Path, tensors: &BTreeMap<String, GgufTensor>) -> Result<(), LoadError> {
-    let mut places: Vec<_> = tensors
-        .iter()
-        .map(|(name, tensor)| (tensor.offset, tensor.len, name))
-        .collect();
+    let mut places: Vec<_> = tensors.iter().map(|(name, tensor)| (tensor.offset, tensor.len, name)).collect();
     places.sort_unstable();
     for pair in places.windows(2) {
         if let [(start, len, first), (next, _, second)] = pair
             && start + len > *next
         {
-            return Err(LoadError::tensor(
-                path,
-                second,
-                format!("overlaps tensor {first:?}"),
-            ));
+            return Err(LoadError::tensor(path, second, format!("overlaps tensor {first:?}")));
         }
     }
     Ok(())

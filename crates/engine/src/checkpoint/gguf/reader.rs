@@ -29,17 +29,13 @@ impl<'a> Cursor<'a> {
     }
 
     fn take(&mut self, len: usize, what: &str) -> Read<&'a [u8]> {
-        let taken = self
-            .at
-            .checked_add(len)
-            .and_then(|end| self.bytes.get(self.at..end))
-            .ok_or_else(|| {
-                format!(
-                    "{what} at byte {} takes {len} bytes, but the file ends after {}; it is truncated or damaged",
-                    self.at,
-                    self.bytes.len()
-                )
-            })?;
+        let taken = self.at.checked_add(len).and_then(|end| self.bytes.get(self.at..end)).ok_or_else(|| {
+            format!(
+                "{what} at byte {} takes {len} bytes, but the file ends after {}; it is truncated or damaged",
+                self.at,
+                self.bytes.len()
+            )
+        })?;
         self.at += len;
         Ok(taken)
     }
@@ -94,17 +90,13 @@ enum Kind {
 impl Kind {
     fn read(cursor: &mut Cursor<'_>, what: &str) -> Read<Self> {
         use Kind::{Array, Bool, F32, F64, I8, I16, I32, I64, String, U8, U16, U32, U64};
-        const KINDS: [Kind; 13] = [
-            U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64,
-        ];
+        const KINDS: [Kind; 13] = [U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64];
         let at = cursor.at();
         let number = cursor.u32(what)?;
         usize::try_from(number)
             .ok()
             .and_then(|number| KINDS.get(number).copied())
-            .ok_or_else(|| {
-                format!("{what} at byte {at} has value type {number}; types go from 0 to 12")
-            })
+            .ok_or_else(|| format!("{what} at byte {at} has value type {number}; types go from 0 to 12"))
     }
 }
 
@@ -193,11 +185,7 @@ fn walk_array(cursor: &mut Cursor<'_>, what: &str, depth: usize) -> Read<ArrayVa
     };
     // When the product overflows no file holds so much; `take` says so in its own words.
     cursor.take(len.saturating_mul(width), what)?;
-    Ok(ArrayValue {
-        items,
-        len,
-        bytes: start..cursor.at(),
-    })
+    Ok(ArrayValue { items, len, bytes: start..cursor.at() })
 }
 
 /// Typed access to metadata, with errors that name file and key.
@@ -231,9 +219,7 @@ impl<'a> Fields<'a> {
             Some(Value::Signed(value)) => u64::try_from(*value).ok(),
             Some(_) => None,
         };
-        value
-            .map(Some)
-            .ok_or_else(|| self.wrong(key, "a whole number that is not negative"))
+        value.map(Some).ok_or_else(|| self.wrong(key, "a whole number that is not negative"))
     }
 
     /// A finite number. A float32 is widened by way of its shortest decimal form, so that the 1e-5 that was written
@@ -248,10 +234,7 @@ impl<'a> Fields<'a> {
             Some(Value::Signed(value)) => Some(*value as f64),
             Some(_) => None,
         };
-        value
-            .filter(|value| value.is_finite())
-            .map(Some)
-            .ok_or_else(|| self.wrong(key, "a finite number"))
+        value.filter(|value| value.is_finite()).map(Some).ok_or_else(|| self.wrong(key, "a finite number"))
     }
 
     pub(super) fn bool(self, key: &str) -> Result<Option<bool>, LoadError> {
@@ -277,10 +260,7 @@ impl<'a> Fields<'a> {
             Some(Value::Array(array)) if array.items == Kind::String => array,
             Some(_) => return Err(self.wrong(key, "an array of strings")),
         };
-        let mut cursor = Cursor {
-            bytes: self.bytes,
-            at: array.bytes.start,
-        };
+        let mut cursor = Cursor { bytes: self.bytes, at: array.bytes.start };
         (0..array.len)
             .map(|_| cursor.string(key))
             .collect::<Read<_>>()
