@@ -183,20 +183,6 @@ impl Ring {
         if at.total_offset < active.min(span) {
             return Err(impossible("total_offset", at.total_offset, active));
         }
-        for (row, (o, &pad)) in at.offsets.iter().zip(&left_pad).enumerate() {
-            // A row cannot hold more tokens than its position says.
-            let live = i64::from(active) - i64::from(pad);
-            if live > o.wide().max(0) {
-                return Err(Error::OutOfRange {
-                    op,
-                    field: "left_pad",
-                    row: Some(row),
-                    got: pad.into(),
-                    low: live - o.wide() + i64::from(pad),
-                    high: active.into(),
-                });
-            }
-        }
         (ring.offsets, ring.left_pad, ring.phase) = (at.offsets.clone(), left_pad, phase);
         (ring.ring_index, ring.total, ring.rotated, ring.columns) =
             (at.ring_index, at.total_offset, at.rotated, capacity);

@@ -253,6 +253,44 @@ impl GenerationConfig {
     }
 }
 
+/// Fields that models read with a default or a bound.
+impl Config {
+    /// A field with a value to use where it is absent.
+    ///
+    /// # Errors
+    /// When its value is of another type.
+    pub fn optional_or<T: FromField>(&self, field: &str, default: T) -> Result<T, LoadError> {
+        Ok(self.optional(field)?.unwrap_or(default))
+    }
+
+    /// A count of at least 1, with a value to use where it is absent.
+    ///
+    /// # Errors
+    /// When it is zero or no whole number, the default included.
+    pub fn count_or(&self, field: &str, default: usize) -> Result<usize, LoadError> {
+        match self.optional_or(field, default)? {
+            0 => Err(self.error(field, "must be at least 1, found 0")),
+            count => Ok(count),
+        }
+    }
+
+    /// A number above 0 that must be there.
+    ///
+    /// # Errors
+    /// When it is absent, no number, or not above 0.
+    pub fn above_zero(&self, field: &str) -> Result<f32, LoadError> {
+        match self.required(field)? {
+            value if value > 0.0 => Ok(value),
+            value => Err(self.error(field, format!("must be above 0, found {value}"))),
+        }
+    }
+
+    /// An error about something sound that is not supported; `possible` names what could stand there instead.
+    pub fn unsupported(&self, what: &str, possible: &str) -> LoadError {
+        LoadError::Unsupported { file: self.file.clone(), what: what.to_owned(), possible: possible.to_owned() }
+    }
+}
+
 /// How a layer's weights are quantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantization {

@@ -203,6 +203,23 @@ impl Checkpoint {
         }
     }
 
+    /// The shape of a tensor, and the type of its elements or of its scales, without converting it.
+    #[must_use]
+    pub fn describe(&self, name: &str) -> Option<(Vec<usize>, Dtype)> {
+        if let Store::Gguf { file, sources } = &self.store {
+            let tensor = described(file, sources.get(name)?).ok()?;
+            let dtype = match tensor.encoding.layout().target {
+                Target::Plain(dtype) => dtype,
+                Target::Affine(_) => Dtype::F32,
+            };
+            return Some((tensor.shape.clone(), dtype));
+        }
+        match self.tensor(name, None).ok()? {
+            TensorData::Plain(plain) => Some((plain.shape, plain.dtype)),
+            TensorData::Affine(affine) => Some((affine.shape, affine.scales.dtype)),
+        }
+    }
+
     /// A tensor in float32, whatever its representation, by the plainest means: for tests and reference.
     ///
     /// # Errors

@@ -1,0 +1,238 @@
+//! From a name to a model that runs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use mlx_rs::Dtype;
+
+use crate::checkpoint::{self, Checkpoint, LoadError};
+use crate::chunk::ChunkSize;
+use crate::device::{self, Backend, ComputeDtype, DeviceChoice};
+use crate::engine::{Engine, Front};
+use crate::generate::Session;
+use crate::job::Sampling;
+use crate::models;
+use crate::text::{self, ChatTemplate, TextError, Tokenizer};
+use crate::weights::{Representation, Weights};
+use crate::worker::Worker;
+
+/// The model that is used when none is named, as set-up stores it in the folder `models` of the cache.
+pub const DEFAULT_MODEL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// Whose kernels the CPU backend uses for matrix products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kernels {
+    /// Those of `annulus-kernels`.
+    #[default]
+    Own,
+    /// Those that come with MLX, to compare bit by bit with other programs that use them.
+    Mlx,
+}
+
+/// In which form quantized weights are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WeightForm {
+    /// Dense on a CPU with kernels of our own, where that is faster and there is memory for it; packed elsewhere.
+    #[default]
+    Auto,
+    /// As the checkpoint packs them.
+    Packed,
+    /// One number of the compute type an element.
+    Dense,
+}
+
+/// What to load, and how.
+#[derive(Debug, Clone, Default)]
+pub struct LoadOptions {
+    /// A folder, a `.gguf` file or a name; the default model when absent.
+    pub model: Option<String>,
+    /// Which device to use.
+    pub device: DeviceChoice,
+    /// The type of activations and of weights that are not packed.
+    pub compute_dtype: ComputeDtype,
+    /// Whose kernels to use on the CPU.
+    pub kernels: Kernels,
+    /// In which form to keep quantized weights.
+    pub weights: WeightForm,
+    /// Panic after so many decode steps: a fault for tests.
+    pub fault_after: Option<usize>,
+}
+
+/// A model loaded on this thread, which must be the one that uses it.
+pub struct Loaded {
+    /// Runs jobs.
+    pub session: Session,
+    /// What can be done without tensors.
+    pub front: Arc<Front>,
+}
+
+/// Loads a model on the calling thread.
+///
+/// # Errors
+/// In words for whoever asked for the model: what is wrong, and what to do.
+pub fn load(options: &LoadOptions) -> Result<Loaded, String> {
+    let parts = prepare(options)?;
+    finish(options, parts)
+}
+
+/// Starts a worker that loads a model on its own thread; at most `max_queue` jobs wait.
+///
+/// # Errors
+/// When the operating system gives no thread. Errors of loading come through [`Engine::status`].
+pub fn open(options: LoadOptions, max_queue: usize) -> std::io::Result<Engine> {
+    let front = Arc::new(OnceLock::new());
+    let theirs = Arc::clone(&front);
+    let worker = Worker::start(max_queue, move || {
+        let Loaded { session, front } = load(&options)?;
+        // Nobody else sets it.
+        let _ = theirs.set(front);
+        Ok(session)
+    })?;
+    Ok(Engine::from_parts(worker, front))
+}
+
+/// A model whose files are open.
+struct Parts {
+    checkpoint: Checkpoint,
+    id: String,
+    backend: Backend,
+}
+
+fn prepare(options: &LoadOptions) -> Result<Parts, String> {
+    let backend = device::start(options.device)?;
+    if options.kernels == Kernels::Mlx && backend == Backend::Cpu && cfg!(target_os = "linux") {
+        annulus_kernels::cblas::use_the_wheels_blas()?;
+    }
+    let (id, path) = find(options.model.as_deref())?;
+    let checkpoint = Checkpoint::open(&path).map_err(|error| error.to_string())?;
+    Ok(Parts { checkpoint, id, backend })
+}
+
+/// The name and the path of a model.
+fn find(model: Option<&str>) -> Result<(String, PathBuf), String> {
+    let spec = model.unwrap_or(DEFAULT_MODEL);
+    match checkpoint::locate(spec) {
+        Ok(path) => {
+            let id = match model {
+                None => DEFAULT_MODEL.split(".Q4_1").next().unwrap_or(DEFAULT_MODEL).to_owned(),
+                Some(spec) if std::path::Path::new(spec).exists() => file_name(&path),
+                Some(spec) => spec.to_owned(),
+            };
+            Ok((id, path))
+        }
+        Err(LoadError::NotFound { tried, .. }) if model.is_none() => {
+            Err(format!("the default model is not there ({tried}). Run `make setup`, or name a model of your own"))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The last part of a path, without `.gguf`: the name of a model that was given by its path.
+fn file_name(path: &std::path::Path) -> String {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy());
+    name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
+}
+
+fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
+    let Parts { checkpoint, id, backend } = parts;
+    let words = |error: LoadError| error.to_string();
+    let unreadable = |error: TextError| error.to_string();
+    let tokenizer = Tokenizer::open(&checkpoint).map_err(unreadable)?;
+    let template = ChatTemplate::open(&checkpoint, &tokenizer).map_err(unreadable)?;
+    let end_tokens = text::end_tokens(&checkpoint, &tokenizer).map_err(unreadable)?;
+    let dtype = options.compute_dtype.resolve(backend, stored_dtype(&checkpoint));
+    let representation = representation(options, backend, &checkpoint);
+    let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation };
+    let model = models::load(&weights).map_err(words)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let chunk = ChunkSize::new(backend, parameters(&checkpoint), cores);
+    let front = Arc::new(Front {
+        id,
+        created: checkpoint.created(),
+        context_length: model.context_length(),
+        end_tokens,
+        sampling: sampling(&checkpoint),
+        tokenizer: Arc::new(tokenizer),
+        template,
+        details: details(&checkpoint, backend, dtype, representation),
+    });
+    let mut session = Session::new(model, Arc::clone(&front), chunk, options.fault_after);
+    if backend != Backend::Cpu {
+        session.warm_up().map_err(|error| error.to_string())?;
+    }
+    Ok(Loaded { session, front })
+}
+
+/// The type that the checkpoint's own weights have: that of its embedding, or of the embedding's scales.
+fn stored_dtype(checkpoint: &Checkpoint) -> Dtype {
+    match checkpoint.describe("model.embed_tokens.weight") {
+        Some((_, checkpoint::Dtype::BF16)) => Dtype::Bfloat16,
+        Some((_, checkpoint::Dtype::F16)) => Dtype::Float16,
+        _ => Dtype::Float32,
+    }
+}
+
+/// On the CPU, products with dense float32 weights run several times as fast as MLX's quantized ones.
+fn representation(options: &LoadOptions, backend: Backend, checkpoint: &Checkpoint) -> Representation {
+    match options.weights {
+        WeightForm::Packed => Representation::Packed,
+        WeightForm::Dense => Representation::Dense,
+        WeightForm::Auto => {
+            // Four bits become thirty-two.
+            let dense = checkpoint.total_bytes().saturating_mul(8);
+            let fits = available_memory().is_some_and(|available| dense < available / 2);
+            if backend == Backend::Cpu && options.kernels == Kernels::Own && fits {
+                Representation::Dense
+            } else {
+                Representation::Packed
+            }
+        }
+    }
+}
+
+/// Bytes of memory that programs can still take, where the system says.
+fn available_memory() -> Option<usize> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
+}
+
+/// Roughly how many weights a token is multiplied with.
+fn parameters(checkpoint: &Checkpoint) -> usize {
+    let elements = |name: &str| checkpoint.describe(name).map_or(0, |(shape, _)| shape.iter().product::<usize>());
+    checkpoint.names().map(elements).sum()
+}
+
+fn sampling(checkpoint: &Checkpoint) -> Sampling {
+    let said = checkpoint.generation();
+    let default = Sampling::default();
+    if said.do_sample == Some(false) {
+        return Sampling { temperature: 0.0, ..default };
+    }
+    Sampling {
+        temperature: said.temperature.unwrap_or(default.temperature),
+        top_p: said.top_p.unwrap_or(default.top_p),
+        top_k: said.top_k.unwrap_or(default.top_k),
+        min_p: said.min_p.unwrap_or(default.min_p),
+        seed: None,
+    }
+}
+
+fn details(
+    checkpoint: &Checkpoint,
+    backend: Backend,
+    dtype: Dtype,
+    representation: Representation,
+) -> BTreeMap<String, String> {
+    let mut details = BTreeMap::new();
+    details.insert("path".to_owned(), checkpoint.path().display().to_string());
+    details.insert("backend".to_owned(), backend.to_string());
+    details.insert("compute_dtype".to_owned(), format!("{dtype:?}").to_lowercase());
+    details.insert("weights".to_owned(), format!("{representation:?}").to_lowercase());
+    if let Ok(Some(architecture)) = checkpoint.config().optional::<String>("model_type") {
+        details.insert("architecture".to_owned(), architecture);
+    }
+    details
+}

@@ -1,0 +1,250 @@
+//! What mlx-rs does not offer, over the raw binding. All of the engine's unsafe code is here.
+
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+
+use mlx_rs::error::Exception;
+use mlx_rs::{Array, Dtype, Stream};
+
+use crate::checkpoint::MappedFile;
+
+/// Errors of MLX itself.
+pub type Result<T> = std::result::Result<T, Exception>;
+
+/// The version of the libmlx that is loaded, which need not be the one that was linked.
+#[must_use]
+pub fn version() -> String {
+    // SAFETY: `mlx_version` fills the string or leaves it empty; it is freed once.
+    unsafe {
+        let mut text = mlx_sys::mlx_string_new();
+        mlx_sys::mlx_version(&raw mut text);
+        let data = mlx_sys::mlx_string_data(text);
+        let version = if data.is_null() { String::new() } else { CStr::from_ptr(data).to_string_lossy().into_owned() };
+        mlx_sys::mlx_string_free(text);
+        version
+    }
+}
+
+/// Which kinds of GPU this libmlx can use here.
+#[must_use]
+pub fn available_gpu() -> Option<&'static str> {
+    let mut found = false;
+    // SAFETY: both calls only write the flag.
+    unsafe {
+        if mlx_sys::mlx_metal_is_available(&raw mut found) == 0 && found {
+            return Some("metal");
+        }
+        if mlx_sys::mlx_cuda_is_available(&raw mut found) == 0 && found {
+            return Some("cuda");
+        }
+    }
+    None
+}
+
+/// Calls one function of mlx-c that yields an array.
+fn call(operation: &str, f: impl FnOnce(*mut mlx_sys::mlx_array, mlx_sys::mlx_stream) -> i32) -> Result<Array> {
+    let stream = Stream::thread_local_or_default();
+    // SAFETY: on success `f` has put an owned handle into `array`; on failure the empty handle is freed by `Array`.
+    unsafe {
+        let mut array = mlx_sys::mlx_array_new();
+        let status = f(&raw mut array, stream.as_ptr());
+        let array = Array::from_ptr(array);
+        if status == 0 { Ok(array) } else { Err(Exception::custom(format!("{operation} failed"))) }
+    }
+}
+
+/// The part of axis `axis` from `from` up to `to`; a view where MLX makes one.
+///
+/// # Errors
+/// When MLX refuses the range.
+pub fn slice(array: &Array, axis: usize, from: i32, to: i32) -> Result<Array> {
+    let (start, stop, strides) = along(array.shape(), axis, from, to);
+    call("slice", |res, stream| {
+        // SAFETY: the arrays live through the call and hold one entry an axis.
+        unsafe {
+            mlx_sys::mlx_slice(
+                res,
+                array.as_ptr(),
+                start.as_ptr(),
+                start.len(),
+                stop.as_ptr(),
+                stop.len(),
+                strides.as_ptr(),
+                strides.len(),
+                stream,
+            )
+        }
+    })
+}
+
+/// `array` with `update` written along `axis` from `from` on: in place when nobody else holds the array.
+///
+/// # Errors
+/// When the shapes do not fit.
+pub fn slice_update(array: &Array, update: &Array, axis: usize, from: i32) -> Result<Array> {
+    let to = from.saturating_add(update.dim(i32::try_from(axis).unwrap_or(-1)));
+    let (start, stop, strides) = along(array.shape(), axis, from, to);
+    call("slice_update", |res, stream| {
+        // SAFETY: as in `slice`.
+        unsafe {
+            mlx_sys::mlx_slice_update(
+                res,
+                array.as_ptr(),
+                update.as_ptr(),
+                start.as_ptr(),
+                start.len(),
+                stop.as_ptr(),
+                stop.len(),
+                strides.as_ptr(),
+                strides.len(),
+                stream,
+            )
+        }
+    })
+}
+
+/// Start, stop and stride of a range along one axis and of everything along the others.
+fn along(shape: &[i32], axis: usize, from: i32, to: i32) -> (Vec<i32>, Vec<i32>, Vec<i32>) {
+    let mut start = vec![0; shape.len()];
+    let mut stop = shape.to_vec();
+    if let (Some(start), Some(stop)) = (start.get_mut(axis), stop.get_mut(axis)) {
+        *start = from;
+        *stop = to;
+    }
+    (start, stop, vec![1; shape.len()])
+}
+
+/// An array over bytes of a mapped file, without a copy; it keeps the file mapped. For the CPU backend only.
+///
+/// # Errors
+/// When MLX refuses the shape.
+///
+/// # Panics
+/// When `bytes` does not lie in the file behind at least eight others, or is not as long as shape and type say.
+pub fn array_over_file(file: &Arc<MappedFile>, bytes: &[u8], shape: &[i32], dtype: Dtype) -> Result<Array> {
+    let whole = file.bytes();
+    let before = (bytes.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
+    let inside = before.is_some_and(|before| before >= 8 && before + bytes.len() <= whole.len());
+    assert!(inside, "the bytes must lie in their file, behind eight others");
+    assert_eq!(bytes.len(), byte_len(shape, dtype), "{shape:?} {dtype:?}");
+    // SAFETY: the bytes live as long as the file is mapped, and lie behind eight others in it.
+    unsafe { array_over(Arc::clone(file), bytes.as_ptr(), shape, dtype) }
+}
+
+/// Float32 numbers that become an array without a copy, on the CPU backend.
+#[derive(Debug)]
+pub struct Floats {
+    /// The numbers, behind two that nobody reads: MLX keeps a word in front of a buffer.
+    padded: Vec<f32>,
+}
+
+impl Floats {
+    const PADDING: usize = 2;
+
+    /// So many zeros.
+    #[must_use]
+    pub fn zeros(count: usize) -> Self {
+        Self { padded: vec![0.0; count + Self::PADDING] }
+    }
+
+    /// The numbers, to be filled in.
+    pub fn numbers(&mut self) -> &mut [f32] {
+        &mut self.padded[Self::PADDING..]
+    }
+
+    /// The numbers as an array, which takes the memory over.
+    ///
+    /// # Errors
+    /// When MLX refuses the shape.
+    ///
+    /// # Panics
+    /// When there are not as many as the shape says.
+    pub fn into_array(mut self, shape: &[i32]) -> Result<Array> {
+        let numbers = self.numbers();
+        assert_eq!(size_of_val(numbers), byte_len(shape, Dtype::Float32), "{shape:?}");
+        let data = numbers.as_ptr().cast();
+        // SAFETY: the numbers live in the vector's heap memory, which moving the vector leaves in place, behind eight
+        // bytes of padding.
+        unsafe { array_over(self.padded, data, shape, Dtype::Float32) }
+    }
+}
+
+/// An array over memory that `owner` keeps alive and unchanged.
+///
+/// # Safety
+/// `data` must point to as many bytes as shape and type say, behind eight readable others, all of which stay valid and
+/// unchanged until `owner` is dropped, wherever it is moved to.
+unsafe fn array_over<O: Send + 'static>(owner: O, data: *const u8, shape: &[i32], dtype: Dtype) -> Result<Array> {
+    extern "C" fn release<O>(owner: *mut c_void) {
+        // SAFETY: the pointer came from `Box::into_raw` below, and MLX calls this once.
+        drop(unsafe { Box::from_raw(owner.cast::<O>()) });
+    }
+    let dim = i32::try_from(shape.len()).unwrap_or(i32::MAX);
+    let owner = Box::into_raw(Box::new(owner)).cast::<c_void>();
+    call("an array over memory", |res, _| {
+        // SAFETY: the caller vouches for the memory. Nobody writes to it: MLX writes only into arrays that nobody holds
+        // but the operation, and the engine holds its weights.
+        unsafe {
+            mlx_sys::annulus_array_over_memory(
+                res,
+                data.cast(),
+                shape.as_ptr(),
+                dim,
+                dtype.into(),
+                owner,
+                Some(release::<O>),
+            )
+        }
+    })
+}
+
+/// Bytes of an array.
+fn byte_len(shape: &[i32], dtype: Dtype) -> usize {
+    shape.iter().map(|n| usize::try_from(*n).unwrap_or(0)).product::<usize>() * item_size(dtype)
+}
+
+/// An array with a copy of these bytes.
+///
+/// # Panics
+/// When `bytes` is not as long as shape and type say.
+#[must_use]
+pub fn array_from_bytes(bytes: &[u8], shape: &[i32], dtype: Dtype) -> Array {
+    assert_eq!(bytes.len(), byte_len(shape, dtype), "{shape:?} {dtype:?}");
+    let mut aligned = Vec::new();
+    let data = if bytes.as_ptr().align_offset(item_size(dtype)) == 0 {
+        bytes.as_ptr()
+    } else {
+        // MLX reads elements, which must lie at multiples of their size.
+        aligned.resize(bytes.len().div_ceil(8), 0u64);
+        // SAFETY: the words hold at least as many bytes, and the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), aligned.as_mut_ptr().cast(), bytes.len()) };
+        aligned.as_ptr().cast()
+    };
+    let dim = i32::try_from(shape.len()).unwrap_or(i32::MAX);
+    // SAFETY: the bytes were just counted, and MLX copies them before it returns.
+    unsafe { Array::from_ptr(mlx_sys::mlx_array_new_data(data.cast(), shape.as_ptr(), dim, dtype.into())) }
+}
+
+/// Bytes of one element.
+#[must_use]
+pub fn item_size(dtype: Dtype) -> usize {
+    match dtype {
+        Dtype::Bool | Dtype::Uint8 | Dtype::Int8 => 1,
+        Dtype::Uint16 | Dtype::Int16 | Dtype::Float16 | Dtype::Bfloat16 => 2,
+        Dtype::Uint32 | Dtype::Int32 | Dtype::Float32 => 4,
+        Dtype::Uint64 | Dtype::Int64 | Dtype::Float64 | Dtype::Complex64 => 8,
+    }
+}
+
+/// How many operations evaluating `array` would run.
+///
+/// # Errors
+/// When MLX cannot walk the graph.
+pub fn graph_size(array: &Array) -> Result<usize> {
+    let mut nodes = 0;
+    // SAFETY: the call only reads the graph and writes the number.
+    match unsafe { mlx_sys::annulus_graph_size(&raw mut nodes, array.as_ptr()) } {
+        0 => Ok(nodes),
+        _ => Err(Exception::custom("the graph could not be counted")),
+    }
+}

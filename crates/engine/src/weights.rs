@@ -1,0 +1,177 @@
+//! From a checkpoint's tensors to the arrays of a model.
+//!
+//! Tensors that are used as stored are mapped on the CPU backend; all others are converted one at a time, so loading
+//! needs no more memory than the model and one tensor.
+
+use std::borrow::Cow;
+
+use mlx_rs::{Array, Dtype};
+
+use annulus_kernels::dequantize;
+
+use crate::checkpoint::{self, Affine, Checkpoint, Config, LoadError, Plain, TensorData};
+use crate::device::Backend;
+use crate::mlx::{self, Floats};
+use crate::nn::{Linear, Matrix, RmsNorm};
+
+/// In which form quantized matrices are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Representation {
+    /// As the checkpoint packs them.
+    Packed,
+    /// One number an element, in the compute type.
+    Dense,
+}
+
+/// Hands out the tensors of a checkpoint as arrays and layers.
+#[derive(Debug)]
+pub struct Weights<'a> {
+    /// The checkpoint.
+    pub checkpoint: &'a Checkpoint,
+    /// What MLX computes with.
+    pub backend: Backend,
+    /// The type of activations, of scales, and of weights that are not packed.
+    pub dtype: Dtype,
+    /// What becomes of quantized matrices.
+    pub representation: Representation,
+}
+
+impl Weights<'_> {
+    /// The model's `config.json`, or what stands for it.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        self.checkpoint.config()
+    }
+
+    /// `PATH.weight` as a matrix, `[outputs, inputs]`.
+    ///
+    /// # Errors
+    /// When it is missing or of another shape.
+    pub fn matrix(&self, path: &str, outputs: usize, inputs: usize) -> Result<Matrix, LoadError> {
+        let name = format!("{path}.weight");
+        match self.checkpoint.tensor(&name, Some(&[outputs, inputs]))? {
+            TensorData::Plain(plain) => Ok(Matrix::Dense { transposed: self.plain(&name, &plain)?.t() }),
+            TensorData::Affine(affine) => match self.representation {
+                Representation::Packed => Ok(Matrix::Affine {
+                    packed: self.stored(&name, &affine.packed)?,
+                    scales: self.plain(&name, &affine.scales)?,
+                    biases: self.plain(&name, &affine.biases)?,
+                    group_size: int(affine.group_size),
+                    bits: int(affine.bits),
+                }),
+                Representation::Dense => {
+                    let array = self.dense(&name, &affine, &[int(outputs), int(inputs)])?;
+                    Ok(Matrix::Dense { transposed: self.cast(&name, array)?.t() })
+                }
+            },
+        }
+    }
+
+    /// A linear layer; its bias is required where `bias` says so.
+    ///
+    /// # Errors
+    /// When a tensor is missing or of another shape.
+    pub fn linear(&self, path: &str, outputs: usize, inputs: usize, bias: bool) -> Result<Linear, LoadError> {
+        let weights = self.matrix(path, outputs, inputs)?;
+        let bias = bias.then(|| self.vector(&format!("{path}.bias"), outputs)).transpose()?;
+        Ok(Linear { weights, bias })
+    }
+
+    /// An RMS norm.
+    ///
+    /// # Errors
+    /// When its weight is missing or of another shape.
+    pub fn rms_norm(&self, path: &str, width: usize, eps: f32) -> Result<RmsNorm, LoadError> {
+        Ok(RmsNorm { weight: self.vector(&format!("{path}.weight"), width)?, eps })
+    }
+
+    /// A tensor of one axis, in the compute type.
+    ///
+    /// # Errors
+    /// When it is missing or of another shape.
+    pub fn vector(&self, name: &str, width: usize) -> Result<Array, LoadError> {
+        match self.checkpoint.tensor(name, Some(&[width]))? {
+            TensorData::Plain(plain) => self.plain(name, &plain),
+            TensorData::Affine(_) => Err(self.unusable(name)),
+        }
+    }
+
+    /// A quantized tensor spelled out in float32.
+    fn dense(&self, name: &str, affine: &Affine<'_>, shape: &[i32]) -> Result<Array, LoadError> {
+        let unusable = || self.unusable(name);
+        let scales = affine.scales.to_f32().ok_or_else(unusable)?;
+        let biases = affine.biases.to_f32().ok_or_else(unusable)?;
+        let words = affine.packed.to_u32().ok_or_else(unusable)?;
+        let (group_size, bits) = (affine.group_size, affine.bits);
+        let source = dequantize::Affine { words: &words, scales: &scales, biases: &biases, group_size, bits };
+        let mut dense = Floats::zeros(affine.shape.iter().product());
+        if !dequantize::dequantize(source, dense.numbers()) {
+            // Rarer widths take the plain way.
+            dense.numbers().copy_from_slice(&affine.to_f32().ok_or_else(unusable)?);
+        }
+        let array = if self.backend == Backend::Cpu {
+            dense.into_array(shape)
+        } else {
+            Ok(Array::from_slice(dense.numbers(), shape))
+        };
+        array.map_err(|error| self.failed(name, &error))
+    }
+
+    /// A tensor in the compute type.
+    fn plain(&self, name: &str, plain: &Plain<'_>) -> Result<Array, LoadError> {
+        let array = self.stored(name, plain)?;
+        self.cast(name, array)
+    }
+
+    /// A tensor as the checkpoint stores it: mapped where the backend can read the file's memory.
+    fn stored(&self, name: &str, plain: &Plain<'_>) -> Result<Array, LoadError> {
+        let dtype = mlx_dtype(plain.dtype).ok_or_else(|| self.unusable(name))?;
+        let shape: Vec<i32> = plain.shape.iter().map(|n| int(*n)).collect();
+        if let (Some(place), Cow::Borrowed(bytes)) = (plain.place, &plain.bytes)
+            && self.backend == Backend::Cpu
+            && place.offset >= 8
+            && bytes.as_ptr().align_offset(mlx::item_size(dtype)) == 0
+        {
+            return mlx::array_over_file(place.file, bytes, &shape, dtype).map_err(|error| self.failed(name, &error));
+        }
+        Ok(mlx::array_from_bytes(&plain.bytes, &shape, dtype))
+    }
+
+    /// Converts to the compute type, at once, so that the source can be dropped.
+    fn cast(&self, name: &str, array: Array) -> Result<Array, LoadError> {
+        if array.dtype() == self.dtype {
+            return Ok(array);
+        }
+        let converted = array.as_dtype(self.dtype).map_err(|error| self.failed(name, &error))?;
+        converted.eval().map_err(|error| self.failed(name, &error))?;
+        Ok(converted)
+    }
+
+    fn unusable(&self, name: &str) -> LoadError {
+        LoadError::tensor(
+            self.checkpoint.path(),
+            name,
+            "is not of a type that weights can have (F32, F16, BF16, or affine groups)",
+        )
+    }
+
+    fn failed(&self, name: &str, error: &mlx_rs::error::Exception) -> LoadError {
+        LoadError::tensor(self.checkpoint.path(), name, format!("was refused by MLX: {error}"))
+    }
+}
+
+/// A size as MLX takes it. Tensors have been checked against their files, so it fits.
+fn int(size: usize) -> i32 {
+    i32::try_from(size).unwrap_or(i32::MAX)
+}
+
+/// The MLX type for a type of checkpoints.
+fn mlx_dtype(dtype: checkpoint::Dtype) -> Option<Dtype> {
+    match dtype {
+        checkpoint::Dtype::U32 => Some(Dtype::Uint32),
+        checkpoint::Dtype::F16 => Some(Dtype::Float16),
+        checkpoint::Dtype::BF16 => Some(Dtype::Bfloat16),
+        checkpoint::Dtype::F32 => Some(Dtype::Float32),
+        _ => None,
+    }
+}

@@ -1,0 +1,10 @@
+//! What tests across crates share.
+//!
+//! # Layout
+//! - [`tiny`]: writes complete, tiny, random models;
+//! - [`gguf`]: writes GGUF files, sound and broken ones;
+//! - [`model`]: finds the default model.
+
+pub mod gguf;
+pub mod model;
+pub mod tiny;
