@@ -20,7 +20,10 @@ struct Layout {
 
 /// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)` of transformers: Python's
 /// `json.dumps`, and so with spaces after separators and without escapes for HTML.
-#[allow(clippy::needless_pass_by_value, reason = "minijinja calls filters with values")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "minijinja calls filters with values"
+)]
 pub(super) fn tojson(
     value: &Value,
     ensure_ascii: Option<Value>,
@@ -39,13 +42,19 @@ pub(super) fn tojson(
         Some(value) => match value.as_str() {
             Some(text) => Some(text.to_owned()),
             // Python takes True for 1, and a negative number for 0.
-            None if value.kind() == ValueKind::Bool => Some(" ".repeat(usize::from(value.is_true()))),
+            None if value.kind() == ValueKind::Bool => {
+                Some(" ".repeat(usize::from(value.is_true())))
+            }
             None => Some(" ".repeat(i64::try_from(value)?.clamp(0, 64).unsigned_abs() as usize)),
         },
     };
     let (between_items, after_key) = match argument(None, "separators")? {
         Some(separators) => {
-            let part = |index| separators.get_item_by_index(index).map(|part| part.to_string());
+            let part = |index| {
+                separators
+                    .get_item_by_index(index)
+                    .map(|part| part.to_string())
+            };
             (part(0)?, part(1)?)
         }
         None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
@@ -67,7 +76,9 @@ pub(super) fn tojson(
 impl Layout {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > MAX_DEPTH {
-            return Err(invalid(format!("tojson: the value is nested more than {MAX_DEPTH} deep")));
+            return Err(invalid(format!(
+                "tojson: the value is nested more than {MAX_DEPTH} deep"
+            )));
         }
         match value.kind() {
             ValueKind::None => out.push_str("null"),
@@ -77,7 +88,9 @@ impl Layout {
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();
-                self.container(['[', ']'], &items, depth, out, |item, out| self.write(item, depth + 1, out))?;
+                self.container(['[', ']'], &items, depth, out, |item, out| {
+                    self.write(item, depth + 1, out)
+                })?;
             }
             ValueKind::Map => {
                 let mut keys: Vec<Value> = value.try_iter()?.collect();
@@ -91,7 +104,9 @@ impl Layout {
                 })?;
             }
             kind => {
-                return Err(invalid(format!("tojson: a value of kind {kind} is not JSON")));
+                return Err(invalid(format!(
+                    "tojson: a value of kind {kind} is not JSON"
+                )));
             }
         }
         Ok(())
@@ -160,7 +175,9 @@ fn key_text(key: &Value) -> String {
     match key.kind() {
         ValueKind::None => "null".to_owned(),
         ValueKind::Bool => if key.is_true() { "true" } else { "false" }.to_owned(),
-        ValueKind::Number if !key.is_integer() => f64::try_from(key.clone()).map_or_else(|_| key.to_string(), float),
+        ValueKind::Number if !key.is_integer() => {
+            f64::try_from(key.clone()).map_or_else(|_| key.to_string(), float)
+        }
         _ => key.to_string(),
     }
 }
@@ -181,7 +198,11 @@ fn float(value: f64) -> String {
     match exponent.parse::<i32>() {
         Ok(-4..=15) => {
             let plain = value.to_string();
-            if plain.contains('.') { plain } else { plain + ".0" }
+            if plain.contains('.') {
+                plain
+            } else {
+                plain + ".0"
+            }
         }
         Ok(exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
@@ -193,7 +214,10 @@ fn float(value: f64) -> String {
 
 /// The test `sequence`: what has a length and items, to Python, and so also strings and mappings.
 pub(super) fn is_sequence(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Undefined)
+    matches!(
+        value.kind(),
+        ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Undefined
+    )
 }
 
 /// The function `strftime_now(format)`: the local date and time.
@@ -202,8 +226,11 @@ pub(super) fn strftime_now(format: &str) -> Result<String, Error> {
 }
 
 fn strftime(time: &jiff::ZonedDateTime, format: &str) -> Result<String, Error> {
-    jiff::fmt::strtime::format(format, time)
-        .map_err(|error| invalid(format!("strftime_now: format {format:?} cannot be used: {error}")))
+    jiff::fmt::strtime::format(format, time).map_err(|error| {
+        invalid(format!(
+            "strftime_now: format {format:?} cannot be used: {error}"
+        ))
+    })
 }
 
 fn invalid(problem: String) -> Error {
