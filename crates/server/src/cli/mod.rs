@@ -75,14 +75,15 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Generate(args) => generate::run(&args),
-        Command::Chat(args) => chat::run(&args),
-        Command::Logits(args) => logits::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::List(args) => list::run(&args),
+        Command::Serve(args) => serve::run(args)?,
+        Command::Generate(args) => generate::run(&args)?,
+        Command::Chat(args) => chat::run(&args)?,
+        Command::Logits(args) => logits::run(&args)?,
+        Command::List(args) => list::run(&args)?,
+        // Their outcome is more than done or failed.
+        Command::Doctor(args) => return doctor::run(&args),
         Command::Plan(args) => return Ok(plan::run(&args)),
-    }?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
