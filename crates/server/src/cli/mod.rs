@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log::start(&cli.log);
     match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         // Whoever reads our output has seen enough, as `head` has.
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -73,16 +73,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Generate(args) => generate::run(&args),
-        Command::Chat(args) => chat::run(&args),
-        Command::Logits(args) => logits::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::List(args) => list::run(&args),
-        Command::Plan(args) => plan::run(&args),
+        Command::Serve(args) => serve::run(args)?,
+        Command::Generate(args) => generate::run(&args)?,
+        Command::Chat(args) => chat::run(&args)?,
+        Command::Logits(args) => logits::run(&args)?,
+        Command::List(args) => list::run(&args)?,
+        // Their outcome is more than done or failed.
+        Command::Doctor(args) => return doctor::run(&args),
+        Command::Plan(args) => return Ok(plan::run(&args)),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
