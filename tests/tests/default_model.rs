@@ -40,7 +40,9 @@ fn tensors_are_those_that_the_gguf_package_reads() {
             "{name}"
         );
         // The sign of zero aside, the affine form stands for the same numbers.
-        assert_eq!(tensor.to_f32().unwrap(), reference, "{name}");
+        // Not with assert_eq: it would print millions of numbers.
+        let same = tensor.to_f32().unwrap() == reference;
+        assert!(same, "{name}: the affine form differs");
     }
 }
 

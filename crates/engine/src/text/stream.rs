@@ -277,6 +277,17 @@ mod tests {
                 ("", 0, true),
             ],
         );
+        // The first of two held letters is text after all, and so is what came between them.
+        expect(
+            &["aab"],
+            &[b"a", b"", b"aab"],
+            &[
+                ("", 0, false),
+                ("", 0, false),
+                ("a", 2, true),
+                ("", 0, true),
+            ],
+        );
     }
 
     #[test]
