@@ -18,9 +18,7 @@ fn checksum(values: &[f32]) -> u64 {
     values
         .iter()
         .zip(0_u64..)
-        .fold(0, |sum: u64, (value, index)| {
-            sum.wrapping_add(u64::from(value.to_bits()).wrapping_mul(2 * index + 1))
-        })
+        .fold(0, |sum: u64, (value, index)| sum.wrapping_add(u64::from(value.to_bits()).wrapping_mul(2 * index + 1)))
 }
 
 #[test]
@@ -34,11 +32,7 @@ fn tensors_are_those_that_the_gguf_package_reads() {
         let shape: Vec<usize> = serde_json::from_value(expected["shape"].clone()).unwrap();
         let tensor = checkpoint.tensor(name, Some(&shape)).unwrap();
         let reference = checkpoint.to_f32(name).unwrap();
-        assert_eq!(
-            checksum(&reference).to_string(),
-            expected["sum"].as_str().unwrap(),
-            "{name}"
-        );
+        assert_eq!(checksum(&reference).to_string(), expected["sum"].as_str().unwrap(), "{name}");
         // The sign of zero aside, the affine form stands for the same numbers.
         // Not with assert_eq: it would print millions of numbers.
         let same = tensor.to_f32().unwrap() == reference;
@@ -50,33 +44,16 @@ fn tensors_are_those_that_the_gguf_package_reads() {
 fn weights_come_in_the_representation_of_the_file() {
     let checkpoint = open();
     let affine = |name: &str| match checkpoint.tensor(name, None).unwrap() {
-        TensorData::Affine(affine) => (
-            affine.bits,
-            affine.group_size,
-            affine.packed.shape,
-            affine.scales.shape,
-        ),
+        TensorData::Affine(affine) => (affine.bits, affine.group_size, affine.packed.shape, affine.scales.shape),
         TensorData::Plain(_) => panic!("{name} is plain"),
     };
-    assert_eq!(
-        affine("model.embed_tokens.weight"),
-        (8, 32, vec![49152, 144], vec![49152, 18])
-    );
-    assert_eq!(
-        affine("model.layers.29.self_attn.k_proj.weight"),
-        (4, 32, vec![192, 72], vec![192, 18])
-    );
-    match checkpoint
-        .tensor("model.norm.weight", Some(&[576]))
-        .unwrap()
-    {
+    assert_eq!(affine("model.embed_tokens.weight"), (8, 32, vec![49152, 144], vec![49152, 18]));
+    assert_eq!(affine("model.layers.29.self_attn.k_proj.weight"), (4, 32, vec![192, 72], vec![192, 18]));
+    match checkpoint.tensor("model.norm.weight", Some(&[576])).unwrap() {
         TensorData::Plain(plain) => {
             assert_eq!(plain.dtype, Dtype::F32);
             let place = plain.place.unwrap();
-            assert_eq!(
-                &place.file.bytes()[place.offset..][..plain.bytes.len()],
-                &*plain.bytes
-            );
+            assert_eq!(&place.file.bytes()[place.offset..][..plain.bytes.len()], &*plain.bytes);
         }
         TensorData::Affine(_) => panic!("norms are plain"),
     }
@@ -87,27 +64,12 @@ fn weights_come_in_the_representation_of_the_file() {
 #[test]
 fn errors_name_file_tensor_and_expectation() {
     let checkpoint = open();
-    let shape = checkpoint
-        .tensor("model.norm.weight", Some(&[64]))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        shape.contains("Q4_1.gguf: tensor \"model.norm.weight\" has shape [576]"),
-        "{shape}"
-    );
+    let shape = checkpoint.tensor("model.norm.weight", Some(&[64])).unwrap_err().to_string();
+    assert!(shape.contains("Q4_1.gguf: tensor \"model.norm.weight\" has shape [576]"), "{shape}");
     assert!(shape.contains("asks for [64]"), "{shape}");
-    let missing = checkpoint
-        .tensor("lm_head.weight", None)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        missing.contains("no tensor \"lm_head.weight\""),
-        "{missing}"
-    );
-    let near = checkpoint
-        .tensor("model.layers.30.mlp.up_proj.weight", None)
-        .unwrap_err()
-        .to_string();
+    let missing = checkpoint.tensor("lm_head.weight", None).unwrap_err().to_string();
+    assert!(missing.contains("no tensor \"lm_head.weight\""), "{missing}");
+    let near = checkpoint.tensor("model.layers.30.mlp.up_proj.weight", None).unwrap_err().to_string();
     assert!(near.contains("model.layers.0.mlp.up_proj.weight"), "{near}");
 }
 
@@ -125,21 +87,14 @@ fn the_config_is_that_of_the_original() {
         assert_eq!(&config.fields()[field], value, "{field}");
     }
     assert_eq!(config.count("head_dim").unwrap(), 64);
-    assert!(
-        config
-            .quantization("model.layers.0.mlp.up_proj")
-            .unwrap()
-            .is_none()
-    );
+    assert!(config.quantization("model.layers.0.mlp.up_proj").unwrap().is_none());
 }
 
 #[test]
 fn a_chat_becomes_tokens() {
     let checkpoint = open();
     let tokenizer = Tokenizer::open(&checkpoint).unwrap();
-    let template = ChatTemplate::open(&checkpoint, &tokenizer)
-        .unwrap()
-        .unwrap();
+    let template = ChatTemplate::open(&checkpoint, &tokenizer).unwrap().unwrap();
     let prompt = template
         .render(&ChatInput {
             messages: vec![json!({"role": "user", "content": "Hi"})],
@@ -148,29 +103,11 @@ fn a_chat_becomes_tokens() {
         })
         .unwrap();
     let ids = tokenizer.encode(&prompt, false).unwrap();
-    assert_eq!(
-        ids.iter().filter(|&&id| id == 1).count(),
-        3,
-        "three turns begin"
-    );
-    assert_eq!(
-        ids.iter().filter(|&&id| id == 2).count(),
-        2,
-        "two turns end"
-    );
-    assert_eq!(
-        tokenizer.encode(&prompt, true).unwrap(),
-        ids,
-        "nothing is added around a text"
-    );
-    assert_eq!(
-        (tokenizer.bos(), tokenizer.eos(), tokenizer.vocab_size()),
-        (Some(1), vec![2], 49152)
-    );
+    assert_eq!(ids.iter().filter(|&&id| id == 1).count(), 3, "three turns begin");
+    assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 2, "two turns end");
+    assert_eq!(tokenizer.encode(&prompt, true).unwrap(), ids, "nothing is added around a text");
+    assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.vocab_size()), (Some(1), vec![2], 49152));
     assert_eq!(end_tokens(&checkpoint, &tokenizer).unwrap(), [2]);
-    assert_eq!(
-        tokenizer.special_tokens().get("eos_token"),
-        Some("<|im_end|>")
-    );
+    assert_eq!(tokenizer.special_tokens().get("eos_token"), Some("<|im_end|>"));
     assert!((0..17).all(|id| tokenizer.is_special(id)) && !tokenizer.is_special(17));
 }

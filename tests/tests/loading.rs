@@ -54,10 +54,7 @@ fn heads_that_do_not_divide() {
 
 #[test]
 fn a_config_of_another_model() {
-    assert_names(
-        &with_field("hidden_size", json!(128)),
-        &["model.safetensors", "model.layers.0", "64", "128"],
-    );
+    assert_names(&with_field("hidden_size", json!(128)), &["model.safetensors", "model.layers.0", "64", "128"]);
     assert_names(&with_field("intermediate_size", json!(7)), &["mlp", "7"]);
     assert_names(&with_field("num_hidden_layers", json!(3)), &["model.layers.2.", "no tensor"]);
 }

@@ -33,10 +33,7 @@ fn chats_are_rendered_as_transformers_renders_them() {
             _ => panic!("{} has no expectation", case["name"]),
         };
         if ours != theirs {
-            differences.push(format!(
-                "{}\n  theirs {theirs:?}\n  ours   {ours:?}",
-                case["name"]
-            ));
+            differences.push(format!("{}\n  theirs {theirs:?}\n  ours   {ours:?}", case["name"]));
         }
     }
     assert!(cases.len() >= 40, "only {} cases", cases.len());

@@ -14,20 +14,14 @@ fn tokenizer() -> Tokenizer {
 }
 
 fn strings() -> Vec<String> {
-    STRINGS
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    STRINGS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
 fn ids_are_those_of_llama_cpp() {
     let tokenizer = tokenizer();
     let strings = strings();
-    let theirs: Vec<Vec<u32>> = LLAMA_CPP
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let theirs: Vec<Vec<u32>> = LLAMA_CPP.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(strings.len(), theirs.len());
     assert!(strings.len() >= 200);
     for (text, theirs) in strings.iter().zip(theirs) {
@@ -45,22 +39,12 @@ fn bytes_of_the_tokens_are_the_text() {
     let mut texts = strings();
     texts.push("all ASCII: ".chars().chain('\0'..='\x7f').collect());
     texts.push(
-        "one of each plane: "
-            .chars()
-            .chain((0..=16).filter_map(|plane| char::from_u32(plane << 16 | 0x40)))
-            .collect(),
+        "one of each plane: ".chars().chain((0..=16).filter_map(|plane| char::from_u32(plane << 16 | 0x40))).collect(),
     );
     for text in texts {
         let ids = tokenizer.encode(&text, false).unwrap();
-        let bytes: Vec<u8> = ids
-            .iter()
-            .flat_map(|&id| tokenizer.token_bytes(id))
-            .copied()
-            .collect();
-        let expected: Vec<u8> = text
-            .bytes()
-            .filter(|byte| !WITHOUT_TOKEN.contains(byte))
-            .collect();
+        let bytes: Vec<u8> = ids.iter().flat_map(|&id| tokenizer.token_bytes(id)).copied().collect();
+        let expected: Vec<u8> = text.bytes().filter(|byte| !WITHOUT_TOKEN.contains(byte)).collect();
         assert_eq!(bytes, expected, "{text:?}");
     }
 }
@@ -75,11 +59,7 @@ fn a_stream_gives_the_text_without_special_tokens() {
         pieces.push(stream.finish());
         let out: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
         assert_eq!(out, tokenizer.decode(&ids), "{text:?}");
-        assert_eq!(
-            pieces.iter().map(|piece| piece.tokens).sum::<usize>(),
-            ids.len(),
-            "{text:?}"
-        );
+        assert_eq!(pieces.iter().map(|piece| piece.tokens).sum::<usize>(), ids.len(), "{text:?}");
         assert!(!pieces.iter().any(|piece| piece.stopped));
     }
 }
@@ -92,15 +72,8 @@ fn long_texts_are_cut_as_short_ones_are() {
     for unit in [" ", "\n", " \n", "a", "1", "é", "🦀", ".", " a", "\u{3000}"] {
         let text = unit.repeat(300_000 / unit.len()) + "x";
         let ids = tokenizer.encode(&text, false).unwrap();
-        let bytes: Vec<u8> = ids
-            .iter()
-            .flat_map(|&id| tokenizer.token_bytes(id))
-            .copied()
-            .collect();
-        assert!(
-            bytes == text.as_bytes(),
-            "a long run of {unit:?} is changed"
-        );
+        let bytes: Vec<u8> = ids.iter().flat_map(|&id| tokenizer.token_bytes(id)).copied().collect();
+        assert!(bytes == text.as_bytes(), "a long run of {unit:?} is changed");
     }
 }
 
@@ -109,10 +82,7 @@ fn long_texts_are_cut_as_short_ones_are() {
 fn threads_share_a_tokenizer() {
     let tokenizer = tokenizer();
     let strings = strings();
-    let alone: Vec<Vec<u32>> = strings
-        .iter()
-        .map(|text| tokenizer.encode(text, false).unwrap())
-        .collect();
+    let alone: Vec<Vec<u32>> = strings.iter().map(|text| tokenizer.encode(text, false).unwrap()).collect();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

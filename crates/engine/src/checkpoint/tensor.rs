@@ -155,10 +155,7 @@ impl Affine<'_> {
         let words = self.packed.to_u32()?;
         let (scales, biases) = (self.scales.to_f32()?, self.biases.to_f32()?);
         let columns = *self.shape.last()?;
-        let elements = self
-            .shape
-            .iter()
-            .try_fold(1_usize, |product, &dim| product.checked_mul(dim))?;
+        let elements = self.shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim))?;
         let fits = elements.checked_div(self.group_size) == Some(scales.len())
             && scales.len() == biases.len()
             && columns.is_multiple_of(self.group_size)

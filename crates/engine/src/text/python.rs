@@ -22,10 +22,7 @@ struct Layout {
 
 /// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)` of transformers: Python's
 /// `json.dumps`, and so with spaces after separators and without escapes for HTML.
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "minijinja calls filters with values"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "minijinja calls filters with values")]
 pub(super) fn tojson(
     value: &Value,
     ensure_ascii: Option<Value>,
@@ -44,19 +41,13 @@ pub(super) fn tojson(
         Some(value) => match value.as_str() {
             Some(text) => Some(text.to_owned()),
             // Python takes True for 1, and a negative number for 0.
-            None if value.kind() == ValueKind::Bool => {
-                Some(" ".repeat(usize::from(value.is_true())))
-            }
+            None if value.kind() == ValueKind::Bool => Some(" ".repeat(usize::from(value.is_true()))),
             None => Some(" ".repeat(i64::try_from(value)?.clamp(0, 64).unsigned_abs() as usize)),
         },
     };
     let (between_items, after_key) = match argument(None, "separators")? {
         Some(separators) => {
-            let part = |index| {
-                separators
-                    .get_item_by_index(index)
-                    .map(|part| part.to_string())
-            };
+            let part = |index| separators.get_item_by_index(index).map(|part| part.to_string());
             (part(0)?, part(1)?)
         }
         None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
@@ -78,9 +69,7 @@ pub(super) fn tojson(
 impl Layout {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > MAX_DEPTH {
-            return Err(invalid(format!(
-                "tojson: the value is nested more than {MAX_DEPTH} deep"
-            )));
+            return Err(invalid(format!("tojson: the value is nested more than {MAX_DEPTH} deep")));
         }
         match value.kind() {
             ValueKind::None => out.push_str("null"),
@@ -90,9 +79,7 @@ impl Layout {
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();
-                self.container(['[', ']'], &items, depth, out, |item, out| {
-                    self.write(item, depth + 1, out)
-                })?;
+                self.container(['[', ']'], &items, depth, out, |item, out| self.write(item, depth + 1, out))?;
             }
             ValueKind::Map => {
                 let mut keys: Vec<Value> = value.try_iter()?.collect();
@@ -106,9 +93,7 @@ impl Layout {
                 })?;
             }
             kind => {
-                return Err(invalid(format!(
-                    "tojson: a value of kind {kind} is not JSON"
-                )));
+                return Err(invalid(format!("tojson: a value of kind {kind} is not JSON")));
             }
         }
         Ok(())
@@ -177,9 +162,7 @@ fn key_text(key: &Value) -> String {
     match key.kind() {
         ValueKind::None => "null".to_owned(),
         ValueKind::Bool => if key.is_true() { "true" } else { "false" }.to_owned(),
-        ValueKind::Number if !key.is_integer() => {
-            f64::try_from(key.clone()).map_or_else(|_| key.to_string(), float)
-        }
+        ValueKind::Number if !key.is_integer() => f64::try_from(key.clone()).map_or_else(|_| key.to_string(), float),
         _ => key.to_string(),
     }
 }
@@ -200,11 +183,7 @@ fn float(value: f64) -> String {
     match exponent.parse::<i32>() {
         Ok(-4..=15) => {
             let plain = value.to_string();
-            if plain.contains('.') {
-                plain
-            } else {
-                plain + ".0"
-            }
+            if plain.contains('.') { plain } else { plain + ".0" }
         }
         Ok(exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
@@ -216,10 +195,7 @@ fn float(value: f64) -> String {
 
 /// The test `sequence`: what has a length and items, to Python, and so also strings and mappings.
 pub(super) fn is_sequence(value: &Value) -> bool {
-    matches!(
-        value.kind(),
-        ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Undefined
-    )
+    matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Undefined)
 }
 
 /// The test `iterable`: what Python can loop over. Nothing is no empty list there.
@@ -244,12 +220,7 @@ pub(super) fn escape_html(value: &Value) -> String {
 }
 
 /// Methods that values have in Python: those of `minijinja_contrib`, and some of strings that it lacks.
-pub(super) fn method(
-    state: &mut State,
-    value: &Value,
-    name: &str,
-    args: &[Value],
-) -> Result<Value, Error> {
+pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let text = value.as_str();
     match (text, name) {
         (Some(text), "removeprefix") => {
@@ -263,9 +234,7 @@ pub(super) fn method(
         (Some(text), "rsplit") => {
             let (separator, most): (Option<&str>, Option<i64>) = from_args(args)?;
             // A negative number, and none, mean all.
-            let most = most
-                .and_then(|most| usize::try_from(most).ok())
-                .unwrap_or(usize::MAX - 1);
+            let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX - 1);
             rsplit(text, separator, most).map(Value::from)
         }
         _ => pycompat::unknown_method_callback(state, value, name, args),
@@ -280,12 +249,8 @@ fn rsplit(text: &str, separator: Option<&str>, most: usize) -> Result<Vec<String
         None => {
             let (mut parts, mut rest) = (Vec::new(), text.trim_end());
             while !rest.is_empty() {
-                let cut = rest
-                    .rfind(char::is_whitespace)
-                    .filter(|_| parts.len() < most);
-                let start = cut.map_or(0, |at| {
-                    at + rest[at..].chars().next().map_or(0, char::len_utf8)
-                });
+                let cut = rest.rfind(char::is_whitespace).filter(|_| parts.len() < most);
+                let start = cut.map_or(0, |at| at + rest[at..].chars().next().map_or(0, char::len_utf8));
                 parts.push(&rest[start..]);
                 rest = rest[..start].trim_end();
             }
@@ -302,11 +267,8 @@ pub(super) fn strftime_now(format: &str) -> Result<String, Error> {
 }
 
 fn strftime(time: &jiff::ZonedDateTime, format: &str) -> Result<String, Error> {
-    jiff::fmt::strtime::format(format, time).map_err(|error| {
-        invalid(format!(
-            "strftime_now: format {format:?} cannot be used: {error}"
-        ))
-    })
+    jiff::fmt::strtime::format(format, time)
+        .map_err(|error| invalid(format!("strftime_now: format {format:?} cannot be used: {error}")))
 }
 
 fn invalid(problem: String) -> Error {
@@ -320,10 +282,7 @@ mod tests {
     /// The expectations are those of Python's `datetime(2024, 7, 3, 9, 5, 7).strftime(…)`.
     #[test]
     fn dates_are_written_as_in_python() {
-        let time = jiff::civil::date(2024, 7, 3)
-            .at(9, 5, 7, 0)
-            .to_zoned_datetime(jiff::tz::TimeZone::UTC)
-            .unwrap();
+        let time = jiff::civil::date(2024, 7, 3).at(9, 5, 7, 0).to_zoned_datetime(jiff::tz::TimeZone::UTC).unwrap();
         for (format, expected) in [
             ("%d %b %Y", "03 Jul 2024"),
             ("%Y-%m-%d", "2024-07-03"),
@@ -334,10 +293,7 @@ mod tests {
             assert_eq!(strftime(&time, format).unwrap(), expected, "{format}");
         }
         let error = strftime(&time, "%!").unwrap_err().to_string();
-        assert!(
-            error.contains("strftime_now: format \"%!\" cannot be used"),
-            "{error}"
-        );
+        assert!(error.contains("strftime_now: format \"%!\" cannot be used"), "{error}");
         assert_eq!(strftime_now("%Y").unwrap().len(), 4);
     }
 
@@ -368,10 +324,7 @@ mod tests {
         assert_eq!(split("a.b.c", Some("."), 9), ["a", "b", "c"]);
         assert_eq!(split("a.b.c", Some("."), 0), ["a.b.c"]);
         assert_eq!(split("", Some("."), 1), [""]);
-        assert_eq!(
-            split("  a \u{2003} b  c ", None, 1),
-            ["  a \u{2003} b", "c"]
-        );
+        assert_eq!(split("  a \u{2003} b  c ", None, 1), ["  a \u{2003} b", "c"]);
         assert_eq!(split(" a  b ", None, 9), ["a", "b"]);
         assert_eq!(split("  ", None, 9), [""; 0]);
         rsplit("a", Some(""), 1).unwrap_err();

@@ -100,22 +100,13 @@ mod tests {
 
     #[test]
     fn br_40_a_genuine_replacement_character_does_not_stall() {
-        assert_eq!(
-            pieces(["a\u{fffd}".as_bytes(), b"b"]),
-            ["a\u{fffd}", "b", ""]
-        );
+        assert_eq!(pieces(["a\u{fffd}".as_bytes(), b"b"]), ["a\u{fffd}", "b", ""]);
     }
 
     #[test]
     fn each_maximal_invalid_part_is_one_replacement_character() {
-        assert_eq!(
-            pieces([b"\xff\xff".as_slice(), b"\xe2\x82"]),
-            ["\u{fffd}\u{fffd}", "", "\u{fffd}"]
-        );
-        assert_eq!(
-            pieces([b"\xe2\x82".as_slice(), b"\xe2", b"\x82\xac"]),
-            ["", "\u{fffd}", "€", ""]
-        );
+        assert_eq!(pieces([b"\xff\xff".as_slice(), b"\xe2\x82"]), ["\u{fffd}\u{fffd}", "", "\u{fffd}"]);
+        assert_eq!(pieces([b"\xe2\x82".as_slice(), b"\xe2", b"\x82\xac"]), ["", "\u{fffd}", "€", ""]);
     }
 
     #[test]
