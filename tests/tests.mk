@@ -30,3 +30,7 @@ test-http: build ## the official Python client against the binary and the defaul
 .PHONY: parity
 parity: build ## compare with mlx-lm: logits to the bit, tokens, token ids of llama.cpp, cache geometry
 	$(ENV) tests/parity/run.sh
+
+.PHONY: bench
+bench: build ## measure beside mlx-lm and llama.cpp (ROUNDS=5)
+	$(ENV) tests/bench/run.sh $(or $(ROUNDS),5)
