@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::job::{Job, Sampling, Sink};
 use crate::text::{ChatTemplate, Tokenizer};
@@ -79,6 +80,12 @@ impl Engine {
     #[must_use]
     pub fn load(&self) -> Load {
         self.worker.load()
+    }
+
+    /// See [`Worker::stop_within`].
+    #[must_use]
+    pub fn stop_within(&self, patience: Duration) -> bool {
+        self.worker.stop_within(patience)
     }
 
     /// See [`Worker::stop`].
