@@ -17,7 +17,7 @@ use crate::mask::{Mask, RowRun, Runs};
 use crate::phase::{Phase, Prefill};
 use crate::rows;
 use crate::step::{Extract, Growth, Move, Padding, Rope, Source, Step};
-use crate::units::{Col, Columns, Pos, Row, columns, position, row_count};
+use crate::units::{Col, Columns, Pos, Row, columns, row_count};
 
 /// The state of a group of rows under full attention.
 ///
@@ -155,12 +155,7 @@ impl Full {
         rows::appendable(self.rows(), n)?;
         let phase = self.phase.append(n, real, self.rows())?;
         let needed = columns(op, "tokens", i64::from(self.width()) + i64::from(n))?;
-        let mut offsets = Vec::with_capacity(self.rows());
-        let mut runs = Vec::with_capacity(self.rows());
-        for ((o, &pad), head) in self.offsets.iter().zip(&self.left_pad).zip(self.ends()) {
-            offsets.push(position(op, "tokens", o.wide() + i64::from(n))?);
-            runs.push(RowRun { start: pad, head, origin: o.0.saturating_sub_unsigned(head) });
-        }
+        let offsets = rows::advanced(&self.offsets, n)?;
         let mut ops = Vec::with_capacity(1);
         let capacity = self.grown(needed);
         if capacity > self.capacity {
@@ -174,7 +169,13 @@ impl Full {
         });
         let next = Self { offsets, left_pad: self.left_pad.clone(), capacity, growth: self.growth, phase };
         let moved = crate::column::moved(&ops, self.shape());
-        let mask = Mask::shortest(Runs { queries: n, pinned: 0, ring: needed, rotation: 0, window: None, rows: runs });
+        let run = |((o, &pad), head): ((&Pos, &u32), u32)| RowRun {
+            start: pad,
+            head,
+            origin: o.0.saturating_sub_unsigned(head),
+        };
+        let runs = Runs { queries: n, pinned: 0, ring: needed, rotation: 0, window: None, rows: Vec::new() };
+        let mask = Mask::shortest(runs, self.offsets.iter().zip(&self.left_pad).zip(self.ends()).map(run));
         Ok(Step { ops, next, fetch: Columns::new(0, needed), rope: Rope::of(&self.offsets), mask, moved })
     }
 
@@ -311,7 +312,7 @@ impl Full {
         Ok(self.still(next))
     }
 
-    fn ends(&self) -> impl Iterator<Item = u32> {
+    fn ends(&self) -> impl Iterator<Item = u32> + Clone {
         let end = |(o, &pad): (&Pos, &u32)| u32::try_from(o.wide() + i64::from(pad)).unwrap_or(0);
         self.offsets.iter().zip(&self.left_pad).map(end)
     }

@@ -81,14 +81,13 @@ impl<T: Copy> Grid<T> {
         self.cells.resize(rows.min(MAX_ROWS), line);
     }
 
-    /// Runs a list of operations and returns the rows that it copied out. Nothing runs when the list does not fit.
+    /// Runs a list of operations and returns the rows that it copied out. A list that does not fit leaves the grid half done:
+    /// who must be able to go back runs it on a copy.
     pub fn run(&mut self, ops: &[ColumnOp], inputs: Inputs<'_, T>) -> Result<Vec<Vec<T>>, Error> {
-        let mut staged = self.clone();
         let mut out = Vec::new();
         for op in ops {
-            staged.execute(op, inputs, &mut out)?;
+            self.execute(op, inputs, &mut out)?;
         }
-        *self = staged;
         Ok(out)
     }
 

@@ -32,7 +32,7 @@ use crate::mask::{Mask, RowRun, Runs, turned};
 use crate::phase::{Phase, Prefill};
 use crate::rows;
 use crate::step::{Extract, Growth, Move, Padding, Rope, Source, Step};
-use crate::units::{Col, Columns, Pos, Row, columns, position, row_count};
+use crate::units::{Col, Columns, Pos, Row, columns, row_count};
 
 /// What a ring is made of, before it has rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -334,25 +334,34 @@ impl Ring {
         let op = "append";
         rows::appendable(self.rows(), n)?;
         let phase = self.phase.append(n, real, self.rows())?;
-        let total = columns(op, "tokens", i64::from(self.total) + i64::from(n))?;
         columns(op, "tokens", i64::from(self.active()) + i64::from(n) + i64::from(self.pinned()))?;
-        let advance = |o: &Pos| position(op, "tokens", o.wide() + i64::from(n));
-        let offsets = self.offsets.iter().map(advance).collect::<Result<Vec<_>, Error>>()?;
+        let offsets = rows::advanced(&self.offsets, n)?;
+        let total = self.total.saturating_add(n);
         let mut next = Self { offsets, left_pad: self.left_pad.clone(), total, phase, ..*self };
         let mut ops = Vec::with_capacity(1);
-        let runs = if !self.blocks(n.into()) {
-            self.in_place(&mut next, &mut ops)
-        } else {
-            self.block(n, &mut next, &mut ops)
-        };
+        let view =
+            if self.blocks(n.into()) { self.block(n, &mut next, &mut ops) } else { self.in_place(&mut next, &mut ops) };
         self.pin(n, &mut ops);
         let moved = moved(&ops, self.shape());
-        let pinned = self.pinned();
-        // Pinned columns that no query needs are not even fetched.
-        let wanted = pinned > 0 && (0..self.rows()).any(|row| !runs.visible(row, n - 1)[0].is_empty());
-        let (from, runs) = if wanted { (0, runs) } else { (pinned, Runs { pinned: 0, ..runs }) };
-        let fetch = Columns::new(from, pinned + runs.ring);
-        Ok(Step { ops, next, fetch, rope: Rope::of(&self.offsets), mask: Mask::shortest(runs), moved })
+        let (fetch, mask) = self.attend(n, view);
+        Ok(Step { ops, next, fetch, rope: Rope::of(&self.offsets), mask, moved })
+    }
+
+    /// What is fetched for `n` queries a row, and what of it each may see.
+    fn attend(&self, n: u32, view: View) -> (Columns, Mask) {
+        let (pinned, span) = (self.pinned(), self.window.span());
+        let View { ring, rotation, head, dropped } = view;
+        let rows = self.left_pad.iter().zip(&self.offsets).map(move |(&pad, o)| RowRun {
+            start: pad.saturating_sub(dropped),
+            head,
+            origin: o.0.saturating_sub_unsigned(head),
+        });
+        // A query sees those pinned columns that are older than what it sees of the ring: the newest query the most of them.
+        let oldest = (head + n).saturating_sub(span);
+        let wanted = pinned > 0 && rows.clone().any(|r| r.origin.saturating_add_unsigned(r.start.max(oldest)) > 0);
+        let (from, pinned) = if wanted { (0, pinned) } else { (pinned, 0) };
+        let runs = Runs { queries: n, pinned, ring, rotation, window: Some(span), rows: Vec::new() };
+        (Columns::new(from, self.pinned() + ring), Mask::shortest(runs, rows))
     }
 
     /// Whether `n` columns are written behind the others, rather than where the head stands.
@@ -361,8 +370,9 @@ impl Ring {
     }
 
     /// One column, written where the head stands.
-    fn in_place(&self, next: &mut Self, ops: &mut Vec<ColumnOp>) -> Runs {
+    fn in_place(&self, next: &mut Self, ops: &mut Vec<ColumnOp>) -> View {
         let (pinned, span) = (self.pinned(), self.window.span());
+        let mut dropped = 0;
         let held = self.columns.saturating_sub(pinned);
         if held > span {
             // A block left the planes wider than the window: only the newest columns stay.
@@ -371,7 +381,7 @@ impl Ring {
             ranges.extend((pinned > 0).then_some(Columns::new(0, pinned)));
             ranges.push(Columns::new(pinned + over, self.columns));
             ops.push(ColumnOp::Slice { ranges });
-            next.drop_oldest(over);
+            dropped += over;
             (next.columns, next.ring_index) = (pinned + span, span);
         } else if self.ring_index >= held && held < span {
             let wanted = if self.columns == 0 { self.growth.reserve.max(self.growth.step) } else { self.growth.step };
@@ -383,17 +393,16 @@ impl Ring {
         if next.ring_index == span {
             (next.rotated, next.ring_index) = (true, 0);
         }
-        if next.rotated {
-            next.drop_oldest(1);
-        }
+        dropped += u32::from(next.rotated);
+        next.drop_oldest(dropped);
         ops.push(ColumnOp::Write { at: Col(pinned + next.ring_index), columns: 1 });
         next.ring_index += 1;
         let ring = next.active();
-        self.runs(1, ring, next.rotation(), ring - 1, next.left_pad.iter().copied())
+        View { ring, rotation: next.rotation(), head: ring - 1, dropped }
     }
 
     /// Columns that go behind the newest of those in use.
-    fn block(&self, n: u32, next: &mut Self, ops: &mut Vec<ColumnOp>) -> Runs {
+    fn block(&self, n: u32, next: &mut Self, ops: &mut Vec<ColumnOp>) -> View {
         let (pinned, span, active) = (self.pinned(), self.window.span(), self.active());
         let base = if matches!(self.phase, Phase::Round(_)) { self.base } else { active };
         let cut = base.saturating_sub(span - 1);
@@ -423,19 +432,12 @@ impl Ring {
             ops.push(ColumnOp::Concat { columns: n });
             next.columns = pinned + kept + n;
         }
-        // Rows that roll are past their end, so their queries are padding: their mask is planned as if they had not rolled.
-        let starts = self.left_pad.iter().map(|&pad| pad.saturating_sub(cut));
-        let runs = self.runs(n, kept + n, 0, kept, starts);
         next.roll(rolls.as_deref());
         next.drop_oldest(cut);
-        (next.ring_index, next.rotated, next.base) = (kept + n, false, base - cut);
-        runs
-    }
-
-    fn runs(&self, queries: u32, ring: u32, rotation: u32, head: u32, starts: impl Iterator<Item = u32>) -> Runs {
-        let run = |(start, o): (u32, &Pos)| RowRun { start, head, origin: o.0.saturating_sub_unsigned(head) };
-        let rows = starts.zip(&self.offsets).map(run).collect();
-        Runs { queries, pinned: self.pinned(), ring, rotation, window: Some(self.window.span()), rows }
+        let base = if matches!(self.phase, Phase::Round(_)) { base - cut } else { 0 };
+        (next.ring_index, next.rotated, next.base) = (kept + n, false, base);
+        // Rows that roll are past their end, so their queries are padding: their mask is planned as if they had not rolled.
+        View { ring: kept + n, rotation: 0, head: kept, dropped: cut }
     }
 
     /// Copies incoming tokens whose positions are sinks to the pinned columns.
@@ -665,6 +667,19 @@ impl Ring {
     fn still(&self, next: Self) -> Move<Self> {
         Move { ops: Vec::new(), next, moved: 0 }
     }
+}
+
+/// The ring columns after a write, as the mask needs to know them.
+#[derive(Clone, Copy)]
+struct View {
+    /// How many there are.
+    ring: u32,
+    /// Where the oldest lies.
+    rotation: u32,
+    /// The temporal column of the first query's own key.
+    head: u32,
+    /// How many of the oldest were dropped.
+    dropped: u32,
 }
 
 /// What a stored row brings into a ring.
