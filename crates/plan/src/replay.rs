@@ -53,7 +53,10 @@ impl Refusal {
 /// ```
 /// let line = r#"{"id": "a", "scenario": {"cache": {"kind": "full"}, "ops": [{"op": "empty", "rows": 1}]}}"#;
 /// let out = annulus_plan::replay(line);
-/// assert_eq!(out, "{\"id\":\"a\",\"steps\":[{\"state\":{\"offsets\":[0],\"left_pad\":[0],\"width\":0}}]}\n");
+/// assert_eq!(
+///     out,
+///     "{\"id\":\"a\",\"steps\":[{\"state\":{\"offsets\":[0],\"left_pad\":[0],\"width\":0},\"visible\":[[]]}]}\n"
+/// );
 /// ```
 #[must_use]
 pub fn replay(text: &str) -> String {
