@@ -68,8 +68,8 @@ impl Full {
             growth,
             phase,
         };
-        for row in 0..full.rows() {
-            let end = full.offsets[row].wide() + i64::from(full.left_pad[row]);
+        for (row, (o, &pad)) in full.offsets.iter().zip(&full.left_pad).enumerate() {
+            let end = o.wide() + i64::from(pad);
             if !(0..=i64::from(capacity)).contains(&end) {
                 let high = capacity.into();
                 return Err(Error::OutOfRange { op, field: "offsets", row: Some(row), got: end, low: 0, high });
@@ -189,10 +189,7 @@ impl Full {
         let Some(shifts) = self.phase.rolls(&self.offsets) else {
             return Ok(self.still(next));
         };
-        for (row, &shift) in shifts.iter().enumerate() {
-            next.offsets[row] = Pos(next.offsets[row].0.saturating_sub_unsigned(shift));
-            next.left_pad[row] = next.left_pad[row].saturating_add(shift);
-        }
+        rows::roll(&mut next.offsets, &mut next.left_pad, &shifts);
         let over = Columns::new(0, self.width());
         Ok(Move::new(vec![ColumnOp::Roll { over, shifts }], next, self.shape()))
     }
@@ -279,8 +276,8 @@ impl Full {
         let live = self.live(row.index());
         let held = live.len().min(limit.unwrap_or(u32::MAX));
         let ranges = vec![Columns::new(live.to - held, live.to)];
-        let offset = Pos(self.phase.valid(row.index(), self.offsets[row.index()]).0.max(0));
-        let source = Source { columns: held, capacity: held, offset, pinned: 0 };
+        let next = self.offsets.get(row.index()).map_or(0, |&o| self.phase.valid(row.index(), o).0);
+        let source = Source { columns: held, capacity: held, offset: Pos(next.max(0)), pinned: 0 };
         Ok(Extract { ops: vec![ColumnOp::CopyRow { row, ranges }], source })
     }
 

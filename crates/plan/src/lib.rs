@@ -82,12 +82,15 @@ The crate knows nothing of tensors, floats, clocks, files or threads. Nothing pu
 - `cli`: the binary `annulus-plan`, and the module `cli` for other binaries that offer its commands.
 */
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bytes;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod column;
 mod definition;
+#[cfg(feature = "replay")]
+mod entry;
 mod error;
 #[cfg(feature = "replay")]
 mod explain;
@@ -116,6 +119,8 @@ pub mod words;
 pub use bytes::{Format, Heads, column_bytes};
 pub use column::{ColumnOp, Piece, PinRun};
 pub use definition::{History, Model, Rule};
+#[cfg(feature = "replay")]
+pub use entry::{Did, Entry, Fetch, State};
 pub use error::Error;
 #[cfg(feature = "replay")]
 pub use explain::explain;

@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
+use crate::entry::{Entry, State};
 use crate::layout::Kind;
 use crate::scenario::{Op, Scenario, read_kind};
-use crate::session::{Entry, Session, State};
+use crate::session::Session;
 
 /// What became of one scenario: one line of output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -3,8 +3,9 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "a case reads better without ampersands")]
 
+use annulus_plan::Entry;
 use annulus_plan::scenario::{AdoptState, JoinRow, Keep, Op};
-use annulus_plan::session::{Entry, Session};
+use annulus_plan::session::Session;
 use annulus_plan::{
     Col, ColumnOp, Columns, Full, Grid, Growth, Inputs, Kind, Layout, Mask, Pos, Positions, Ring, Rope, Row, Source,
     Window,

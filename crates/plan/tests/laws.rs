@@ -2,8 +2,9 @@
 
 mod common;
 
+use annulus_plan::Entry;
 use annulus_plan::scenario::{JoinRow, Keep, Op};
-use annulus_plan::session::{Entry, Session};
+use annulus_plan::session::Session;
 use annulus_plan::{Col, ColumnOp, Growth, Kind, Layout, Mask, Positions, Ring, Source, Window};
 use common::{Dice, live};
 use proptest::collection::vec;

@@ -3,8 +3,9 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "a case reads better without ampersands")]
 
+use annulus_plan::Entry;
 use annulus_plan::scenario::{Op, Scenario};
-use annulus_plan::session::{Entry, Session};
+use annulus_plan::session::Session;
 use annulus_plan::{ColumnOp, Faults, Full, Growth, Kind, Layout, Mask, Padding, Pos, Ring, Rope, Row, Source, Window};
 use serde_json::{Value, json};
 
