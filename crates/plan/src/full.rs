@@ -1,15 +1,4 @@
 //! Full attention: columns only grow, and each row ends at a column of its own.
-//!
-//! Row `r` has `left_pad[r]` empty columns, then its tokens, and the next one goes to column `left_pad[r] + offset`: its *end*.
-//! A rejected draft is forgotten by moving the end back; nothing else moves, and the next append writes over it.
-//!
-//! ```text
-//! column      0    1    2    3    4    5
-//! row 0       .    .    a0   a1   x         left_pad 2, offset 2, end 4; x was rejected
-//! row 1       b0   b1   b2   b3   b4        left_pad 0, offset 5, end 5
-//! ```
-//!
-//! When all ends agree an append is one contiguous write, otherwise each row is written where it ends.
 
 use crate::Error;
 use crate::column::{ColumnOp, Piece, Shape};
@@ -20,6 +9,17 @@ use crate::step::{Extract, Growth, Move, Padding, Rope, Source, Step};
 use crate::units::{Col, Columns, Pos, Row, columns, row_count};
 
 /// The state of a group of rows under full attention.
+///
+/// Row `r` has `left_pad[r]` empty columns, then its tokens, and the next one goes to column `left_pad[r] + offset`: its *end*.
+/// A rejected draft is forgotten by moving the end back; nothing else moves, and the next append writes over it.
+///
+/// ```text
+/// column      0    1    2    3    4    5
+/// row 0       .    .    a0   a1   x         left_pad 2, offset 2, end 4; x was rejected
+/// row 1       b0   b1   b2   b3   b4        left_pad 0, offset 5, end 5
+/// ```
+///
+/// When all ends agree an append is one contiguous write, otherwise each row is written where it ends.
 ///
 /// ```
 /// use annulus_plan::{Full, Growth, Source};

@@ -1,7 +1,4 @@
 //! The reference interpreter: column operations run on a grid of values instead of tensors.
-//!
-//! What the engine does to every plane of a layer, this does to one table, so that a plan can be tested, shown and stepped
-//! through without a tensor. It is written to be obviously right, not to be fast.
 
 use crate::Error;
 use crate::column::{ColumnOp, Piece};
@@ -11,6 +8,9 @@ use crate::units::{Columns, MAX_ROWS};
 pub const CELL_LIMIT: usize = 1 << 24;
 
 /// A table of rows and columns; every row has the same columns.
+///
+/// What the engine does to every plane of a layer, this does to one table, so that a plan can be tested, shown and stepped
+/// through without a tensor. It is written to be obviously right, not to be fast.
 ///
 /// ```
 /// use annulus_plan::{Col, ColumnOp, Grid, Inputs};

@@ -1,7 +1,4 @@
 //! Masks as data: which fetched columns a query may see.
-//!
-//! A mask is never a matrix here. It is nothing at all, or the word *causal*, or one pair of integers a row from which the
-//! visible columns of any query follow. The engine builds a dense mask on the device only when it must.
 
 use crate::Error;
 use crate::units::Columns;
@@ -10,6 +7,9 @@ use crate::units::Columns;
 pub const DENSE_LIMIT: u32 = 1 << 24;
 
 /// What the queries of an append may see of the fetched columns.
+///
+/// A mask is never a matrix here. It is nothing at all, or the word *causal*, or one pair of integers a row from which the
+/// visible columns of any query follow. The engine builds a dense mask on the device only when it must.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

@@ -1,30 +1,4 @@
 //! The ring: a sliding window of W columns whose write head all rows share.
-//!
-//! While the ring is not full its columns lie in the order of time. Then the head goes back to column 0, and each decode step
-//! writes over the oldest column, the same for every row. A window of 4, after six tokens of row 0 and four of row 1:
-//!
-//! ```text
-//!                      head
-//! column      0    1  | 2    3
-//! row 0       a4   a5 | a2   a3        offset 6
-//! row 1       b2   b3 | b0   b1        offset 4
-//!
-//! temporal    2    3    0    1         column 2 is the oldest: rotation 2
-//! ```
-//!
-//! Let A be the number of active columns and call the t-th oldest *temporal column* t. One identity is the whole layout: for
-//! every row, temporal column t holds position `offset - A + t`, as long as `t >= left_pad`. Everything else is bookkeeping
-//! that keeps it true.
-//!
-//! An append of several columns, or one whose rows differ in padding, is a *block*: the columns are brought to temporal order,
-//! the newest W-1 are kept, and the block goes behind them, so the planes are for a moment wider than W. Each query of the
-//! block still finds its whole window, and the next single column turns the planes back into a ring.
-//!
-//! # Sinks
-//!
-//! With k attention sinks the planes hold k *pinned* columns on the left, then a ring of W-k. Column s of the pinned ones holds
-//! a copy of position s; the token also lies in the ring until it is overwritten there. A query sees its ring window, and those
-//! pinned columns that are older than it: together exactly the first k positions and the last W-k.
 
 mod append;
 mod members;
@@ -67,6 +41,32 @@ pub struct Positions {
 }
 
 /// The state of a group of rows that share a ring.
+///
+/// While the ring is not full its columns lie in the order of time. Then the head goes back to column 0, and each decode step
+/// writes over the oldest column, the same for every row. A window of 4, after six tokens of row 0 and four of row 1:
+///
+/// ```text
+///                      head
+/// column      0    1  | 2    3
+/// row 0       a4   a5 | a2   a3        offset 6
+/// row 1       b2   b3 | b0   b1        offset 4
+///
+/// temporal    2    3    0    1         column 2 is the oldest: rotation 2
+/// ```
+///
+/// Let A be the number of active columns and call the t-th oldest *temporal column* t. One identity is the whole layout: for
+/// every row, temporal column t holds position `offset - A + t`, as long as `t >= left_pad`. Everything else is bookkeeping
+/// that keeps it true.
+///
+/// An append of several columns, or one whose rows differ in padding, is a *block*: the columns are brought to temporal order,
+/// the newest W-1 are kept, and the block goes behind them, so the planes are for a moment wider than W. Each query of the
+/// block still finds its whole window, and the next single column turns the planes back into a ring.
+///
+/// # Sinks
+///
+/// With k attention sinks the planes hold k *pinned* columns on the left, then a ring of W-k. Column s of the pinned ones holds
+/// a copy of position s; the token also lies in the ring until it is overwritten there. A query sees its ring window, and those
+/// pinned columns that are older than it: together exactly the first k positions and the last W-k.
 ///
 /// ```
 /// use annulus_plan::{ColumnOp, Col, Growth, Mask, Ring, Source, Window};

@@ -160,6 +160,16 @@ fn a_servers_log_is_one_scenario_a_layout() {
     assert_eq!(got[1]["steps"][2]["sees"], json!([[[7, 8, 9, 14]], [[11, 12, 13, 15]]]));
 }
 
+/// A layout that this version does not plan is refused alone.
+#[test]
+fn a_log_with_a_recurrent_layout_keeps_its_others() {
+    let mut log = log();
+    log[0]["layouts"] = json!([{"kind": "full"}, {"kind": "recurrent"}]);
+    let got = lines(&replay(&text(&log)));
+    assert_eq!((got.len(), got[0].get("error")), (2, None));
+    assert_eq!(got[1]["error"]["message"], json!("cache.kind: a recurrent cache cannot be planned by this version"));
+}
+
 #[test]
 fn a_recorded_state_that_differs_is_an_error() {
     let mut log = log();
