@@ -6,8 +6,8 @@ FUZZ_PLAN ?= 200000
 
 # Random histories against the laws, and the small scope, in release; prints how many ran and how many failed.
 fuzz-plan:
-	cargo test --release -p annulus-plan --test small_scope -- --nocapture
-	FUZZ_PLAN=$(FUZZ_PLAN) cargo test --release -p annulus-plan --test fuzz -- --nocapture
+	cargo test --release -p annulus-plan --test plan small_scope:: -- --nocapture
+	FUZZ_PLAN=$(FUZZ_PLAN) cargo test --release -p annulus-plan --test plan fuzz:: -- --nocapture
 
 # A steady decode step and a mask description, in nanoseconds and as a multiple of cloning the state.
 bench-plan:

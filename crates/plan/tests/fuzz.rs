@@ -1,8 +1,6 @@
 //! Many random histories. `FUZZ_PLAN` says how many; `make fuzz-plan` runs 200,000 in release.
 
-mod common;
-
-use common::{Seeds, live};
+use crate::common::{Seeds, live};
 
 #[test]
 fn every_history_keeps_the_laws() {

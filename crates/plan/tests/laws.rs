@@ -1,12 +1,10 @@
 //! Laws, each stated before the code that checks it, on random groups of both layouts.
 
-mod common;
-
+use crate::common::{Dice, live};
 use annulus_plan::Entry;
 use annulus_plan::scenario::{JoinRow, Keep, Op};
 use annulus_plan::session::Session;
 use annulus_plan::{Col, ColumnOp, Growth, Kind, Layout, Mask, Positions, Ring, Source, Window};
-use common::{Dice, live};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

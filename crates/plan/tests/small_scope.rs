@@ -2,12 +2,10 @@
 //! over shared prefixes; less deep with sinks, under full attention, and from empty rows. An operation that is impossible must
 //! be refused and change nothing; every other one must keep the laws. `SMALL_SCOPE` sets the depth.
 
-mod common;
-
+use crate::common::{Broken, Roll, Subject};
 use annulus_plan::scenario::{JoinRow, Keep, Op};
 use annulus_plan::session::Session;
 use annulus_plan::{Kind, Phase, Window};
-use common::{Broken, Roll, Subject};
 
 /// How deep the search goes: six operations, or what `SMALL_SCOPE` says.
 fn depth() -> u32 {
