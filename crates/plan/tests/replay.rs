@@ -259,6 +259,22 @@ fn a_frame_shows_which_key_a_query_lost() {
     assert_eq!(words, ["roll columns 0 to 3 right, row by row: 1, 0"]);
 }
 
+/// The operations that the documentation shows are operations, and all of them are shown.
+#[test]
+fn the_documented_operations_are_the_operations() {
+    let source = include_str!("../src/column.rs");
+    let shown = source.lines().filter_map(|line| line.strip_prefix("/// ")).filter(|line| line.starts_with("{\"do\""));
+    let mut names = Vec::new();
+    for line in shown {
+        let op: annulus_plan::ColumnOp = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let value: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(serde_json::to_value(&op).expect("JSON"), value);
+        assert!(!annulus_plan::words::column_op(&op).is_empty());
+        names.push(value["do"].clone());
+    }
+    assert_eq!(names.len(), 11, "{names:?}");
+}
+
 #[test]
 fn nobody_gets_upstreams_faults_by_default() {
     assert_eq!(Faults::default(), Faults::NONE);
