@@ -5,5 +5,5 @@ await init({ module_or_path: new URL("./wasm/annulus_plan_bg.wasm", import.meta.
 
 export * from "./constants.js";
 export {
-  Inspector, build, columnBytes, explain, inspect, memory, models, movedBytes, replay, rustTest, sees,
+  Inspector, build, columnBytes, explain, inspect, modelMemory, models, movedBytes, replay, rustTest, sees,
 } from "./wasm/annulus_plan.js";

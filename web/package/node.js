@@ -6,5 +6,5 @@ initSync({ module: readFileSync(new URL("./wasm/annulus_plan_bg.wasm", import.me
 
 export * from "./constants.js";
 export {
-  Inspector, build, columnBytes, explain, inspect, memory, models, movedBytes, replay, rustTest, sees,
+  Inspector, build, columnBytes, explain, inspect, modelMemory, models, movedBytes, replay, rustTest, sees,
 } from "./wasm/annulus_plan.js";

@@ -102,8 +102,10 @@ pub fn models() -> Result<JsValue, JsValue> {
 }
 
 /// The bytes that rows of so many tokens take in a named model, in each representation.
-#[wasm_bindgen(unchecked_return_type = "Memory")]
-pub fn memory(model: &str, tokens: u32, rows: u32) -> Result<JsValue, JsValue> {
+///
+/// Not `memory`: every wasm exports its linear memory under that name.
+#[wasm_bindgen(js_name = modelMemory, unchecked_return_type = "Memory")]
+pub fn model_memory(model: &str, tokens: u32, rows: u32) -> Result<JsValue, JsValue> {
     let model = memory::named(model).map_err(|e| exception(&e))?;
     give(&memory::memory(model, tokens, rows).map_err(|e| exception(&stills::refusal(&e)))?)
 }

@@ -2,7 +2,7 @@
 import type { PlanError } from "@annulus/plan";
 
 export {
-  EVICTED_NEXT, Inspector, KINDS, NO_POSITION, build, memory, models, movedBytes, rustTest,
+  EVICTED_NEXT, Inspector, KINDS, NO_POSITION, build, modelMemory, models, movedBytes, rustTest,
 } from "@annulus/plan";
 export type {
   Built, Cache, Card, CellKind, Compared, Guide, Head, Invariant, Line, Model, Op, Range, Scenario, State,

@@ -1,6 +1,6 @@
 // The steps of one scenario as the planner planned them, and the order in which they are asked for.
 import type { Compared, Head, Op, Range, Scenario, State } from "./planner.ts";
-import { Inspector, problemOf, type Problem } from "./planner.ts";
+import { Inspector, NO_POSITION, problemOf, type Problem } from "./planner.ts";
 
 /** What the timeline shows of a step. */
 export interface Summary {
@@ -70,6 +70,19 @@ export class Still {
   /** The visible runs of every query of a row, in physical columns. */
   runs(row: number): Range[][] {
     return remember(this.#runs, row, () => this.#inspector.runs(this.#step, row));
+  }
+
+  /** Columns that a copy of a row would take although they hold no token of it: a broken law, so nearly always none. */
+  emptyHeld(): { row: number; column: number }[] {
+    if (this.head.invariants.every((law) => law.name !== "held" || law.holds)) return [];
+    const { capacity } = this.head.planes;
+    return this.head.rows.flatMap(({ held }, row) =>
+      held.flatMap(([from, to]) =>
+        Array.from({ length: to - from }, (_, i) => ({ row, column: from + i })).filter(
+          ({ column }) => this.positions[row * capacity + column] === NO_POSITION,
+        ),
+      ),
+    );
   }
 
   /** Every query of a row beside the definition. */
