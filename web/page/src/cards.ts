@@ -20,8 +20,8 @@ export const TITLES: Record<Card["do"], string> = {
 const FIELDS: Record<Exclude<Card["do"], "op">, Field[]> = {
   prefill: [
     { name: "lengths", label: "Lengths", kind: "numbers", hint: "one number a row" },
-    { name: "padding", label: "Shorter rows", kind: "side", hint: "" },
-    { name: "chunk", label: "Chunk", kind: "optional", hint: "columns at once; empty: all" },
+    { name: "padding", label: "Padding", kind: "side", hint: "" },
+    { name: "chunk", label: "Chunk", kind: "optional", hint: "all at once" },
   ],
   decode: [{ name: "steps", label: "Steps", kind: "number", hint: "one token a row each" }],
   draft: [

@@ -172,7 +172,7 @@ function drawNames(area: Area, picture: CellsPicture, first: number, last: numbe
     if (!mine && (row % each !== 0 || Math.abs(row - selected) < each)) continue;
     ctx.fillStyle = mine ? palette.text : palette.muted;
     ctx.font = FONT(12, mine ? 700 : 400);
-    ctx.fillText(`row ${row}`, GUTTER - 8, yOf(row) + tall / 2);
+    ctx.fillText(`row ${row}`, GUTTER - 8, Math.max(AXIS + 6, yOf(row) + tall / 2));
   }
   ctx.restore();
 }

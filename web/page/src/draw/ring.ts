@@ -15,7 +15,7 @@ export function drawRing(area: Area, still: Still, row: number, palette: Palette
   if (window === null || columns <= 0 || row >= still.head.rows.length) return;
   const [cx, cy] = [width / 2, height / 2 + 4];
   const outer = Math.min(width, height) / 2 - 24;
-  const inner = outer * 0.62;
+  const inner = outer * 0.66;
   const angle = (column: number) => ((column - pinned) / columns) * TURN - TURN / 4;
   const base = row * capacity;
 
@@ -39,8 +39,10 @@ export function drawRing(area: Area, still: Still, row: number, palette: Palette
   }
   if (rotation > 0) boundary(ctx, palette, cx, cy, inner, outer, angle(pinned + rotation));
   if (head !== null) pointer(ctx, palette, cx, cy, inner, angle(head + 0.5));
-  label(ctx, rotation > 0 ? `turned by ${rotation}` : "not turned", cx, cy - 7, palette.text, 12, 600);
-  label(ctx, `${columns} columns`, cx, cy + 9, palette.muted, 11);
+  const [above, below] = rotation > 0 ? ["turned by", String(rotation)] : ["not", "turned"];
+  label(ctx, above, cx, cy - 13, palette.text, 11.5, 600);
+  label(ctx, below, cx, cy + 1, palette.text, 11.5, 600);
+  label(ctx, `of ${columns}`, cx, cy + 16, palette.muted, 10.5);
 }
 
 function segment(

@@ -127,9 +127,9 @@ function Input({ id, field, value, problem, change }: InputProps) {
       <span>{field.label}</span>
       {field.kind === "side" ? (
         <select id={id} value={written} aria-invalid={shown !== null} aria-describedby={described} onChange={(e) => type(e.currentTarget.value)}>
-          <option value="alone">each prefilled alone</option>
-          <option value="left">padded left</option>
-          <option value="right">padded right</option>
+          <option value="alone">none: read alone</option>
+          <option value="left">left</option>
+          <option value="right">right</option>
         </select>
       ) : (
         <input

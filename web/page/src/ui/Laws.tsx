@@ -24,7 +24,7 @@ function List({ title, reel, state }: { title: string; reel: Reel; state: State 
       <h3>{title}</h3>
       {reel.problem && step >= reel.length - 1 && <p class="problem">refused: {reel.problem.message}</p>}
       <ul>
-        {still?.head.invariants.map((law) => (
+        {still && [...still.head.invariants].sort((a, b) => Number(a.holds) - Number(b.holds)).map((law) => (
           <li key={law.name} class={law.holds ? "holds" : "broken"}>
             <span class="verdict" aria-label={law.holds ? "holds" : "broken"}>{law.holds ? "✓" : "✗"}</span>
             <span>

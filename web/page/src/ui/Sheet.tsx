@@ -52,16 +52,19 @@ function Pictures({ state, reel, still, upstream }: Props & { still: Still }) {
   const height = AXIS + Math.min(300, Math.max(68, wantedHeight(most)) + 8);
   return (
     <>
+      <h3 class="caption">Cache <span>rows by columns; position large, tag small</span></h3>
       <canvas
         ref={cells} class="cells" tabIndex={0} role="img" style={{ height: `${height}px` }}
         aria-label={`The cache: ${still.head.rows.length} rows, ${still.head.planes.capacity} columns. Arrow keys move a cursor; the table below says the same.`}
       />
       <CellsTable still={still} row={state.row} order={state.order} />
+      <h3 class="caption">
+        Mask <span>{still.head.mask ? `one line a query, named by row and position; ${still.head.mask.words}` : "none: this step appends nothing"}</span>
+      </h3>
       <canvas
-        ref={mask} class="mask" tabIndex={0} role="img"
+        ref={mask} class="mask" tabIndex={lines(still) === 0 ? -1 : 0} role="img"
         aria-label={still.head.mask ? `The mask, ${still.head.mask.words}. Arrow keys move a cursor.` : "No mask: this step is no append."}
       />
-      {lines(still) === 0 && <p class="none over">This step appends nothing, so there is no mask.</p>}
       <MaskTable still={still} row={state.row} />
     </>
   );

@@ -16,13 +16,11 @@ export function Timeline({ state }: { state: State }) {
   return (
     <section class="timeline" aria-label="Steps" data-look="timeline">
       <div class="controls">
-        <button onClick={() => goto(0)} aria-label="First step" title="First step (Home)">⏮</button>
-        <button onClick={() => goto(step - 1)} aria-label="Step back" title="Step back (←)">◀</button>
-        <button onClick={() => togglePlay()} aria-label={state.playing ? "Pause" : "Play"} title="Play or pause (space)" aria-pressed={state.playing}>
-          {state.playing ? "⏸" : "▶"}
-        </button>
-        <button onClick={() => goto(step + 1)} aria-label="Step on" title="Step on (→)">▶|</button>
-        <button onClick={() => goto(last)} aria-label="Last step" title="Last step (End)">⏭</button>
+        <Button icon="first" label="First step" hint="Home" act={() => goto(0)} />
+        <Button icon="back" label="Step back" hint="←" act={() => goto(step - 1)} />
+        <Button icon={state.playing ? "pause" : "play"} label={state.playing ? "Pause" : "Play"} hint="space" act={togglePlay} />
+        <Button icon="on" label="Step on" hint="→" act={() => goto(step + 1)} />
+        <Button icon="last" label="Last step" hint="End" act={() => goto(last)} />
         <input
           type="range" class="scrub" min={state.right.first} max={last} value={step} aria-label="Step"
           aria-valuetext={still ? `${step + 1} of ${last + 1}: ${still.head.op}` : undefined}
@@ -42,6 +40,24 @@ export function Timeline({ state }: { state: State }) {
         </div>
       )}
     </section>
+  );
+}
+
+/** Drawn rather than written: not every system has these signs. */
+const ICONS = {
+  first: "M3 3h2v10H3zM13 3v10L6 8z",
+  back: "M10 3v10L4 8zM11 3h2v10h-2z",
+  play: "M4 2v12l9-6z",
+  pause: "M4 3h3v10H4zM9 3h3v10H9z",
+  on: "M6 3v10l6-5zM3 3h2v10H3z",
+  last: "M11 3h2v10h-2zM3 3v10l7-5z",
+};
+
+function Button({ icon, label, hint, act }: { icon: keyof typeof ICONS; label: string; hint: string; act: () => void }) {
+  return (
+    <button onClick={act} aria-label={label} title={`${label} (${hint})`}>
+      <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d={ICONS[icon]} fill="currentColor" /></svg>
+    </button>
   );
 }
 

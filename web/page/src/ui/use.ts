@@ -5,7 +5,11 @@ import { get, subscribe, type State } from "../state.ts";
 /** The state of the page; the component is drawn again when it changes. */
 export function useApp(): State {
   const [state, setState] = useState(get());
-  useEffect(() => subscribe(() => setState(get())), []);
+  useEffect(() => {
+    // What changed between the first drawing and now would be missed otherwise.
+    setState(get());
+    return subscribe(() => setState(get()));
+  }, []);
   return state;
 }
 
