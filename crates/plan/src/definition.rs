@@ -59,6 +59,13 @@ impl History {
         row
     }
 
+    /// The token at a position, where the row still knows it.
+    #[must_use]
+    pub fn at(&self, position: i64) -> Option<u64> {
+        let place = self.tokens.binary_search_by_key(&position, |&(at, _)| at).ok()?;
+        self.tokens.get(place).map(|&(_, token)| token)
+    }
+
     fn push(&mut self, token: u64) {
         self.tokens.push((self.next, token));
         self.next += 1;

@@ -132,7 +132,7 @@ pub use layout::{Kind, Layout};
 pub use mask::{DENSE_LIMIT, Mask, RowRun, Runs};
 pub use phase::{Phase, Prefill, Round};
 #[cfg(feature = "replay")]
-pub use replay::{Outcome, Refusal, replay, replay_each};
+pub use replay::{Outcome, Refusal, compare, replay, replay_each};
 pub use ring::{Positions, Ring, Window};
 pub use step::{Extract, Growth, Move, Padding, Rope, Source, Step};
 pub use units::{Col, Columns, MAX_COLUMNS, MAX_ROWS, Pos, Row};

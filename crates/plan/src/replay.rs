@@ -224,7 +224,7 @@ impl Run {
 }
 
 /// Refuses a recorded state that differs from the replayed one. Negative left padding says the same as none.
-fn compare(op: &str, recorded: &Value, state: &State) -> Result<(), Error> {
+pub fn compare(op: &str, recorded: &Value, state: &State) -> Result<(), Error> {
     let replayed = serde_json::to_value(state).unwrap_or_default();
     let (Value::Object(recorded), Value::Object(replayed)) = (recorded, &replayed) else {
         return Err(malformed("state", "an object"));

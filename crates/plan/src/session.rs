@@ -266,6 +266,12 @@ impl Group {
 
     fn append(&mut self, op: &Op, tokens: &[Vec<u64>]) -> Result<Done, Error> {
         let (n, real) = self.check_tokens(tokens)?;
+        if self.faults.one_column
+            && n == 1
+            && matches!(&self.layout, Layout::Ring(ring) if ring.phase().prefill_ends().is_some())
+        {
+            return Err(Error::PrefillPending { op: "append", field: "tokens" });
+        }
         let plan = match &real {
             Some(real) => self.layout.append_ragged(n, real)?,
             None => self.layout.append(n)?,
@@ -473,12 +479,16 @@ impl Group {
         state
     }
 
-    /// The tags of the tokens that a row still holds, at most a window of them, oldest first.
-    fn held(&self, row: usize) -> Vec<u64> {
-        let runs = match &self.layout {
+    /// The physical columns of the tokens that a row still holds, at most a window of them, oldest first.
+    pub(crate) fn held_columns(&self, row: usize) -> [Columns; 3] {
+        match &self.layout {
             Layout::Full(full) => [full.live(row), Columns::default(), Columns::default()],
             Layout::Ring(ring) => self.ring_held(ring, row, ring.window().size - ring.pinned()),
-        };
-        runs.into_iter().flat_map(|c| self.grid.read(row, c).collect::<Vec<_>>()).collect()
+        }
+    }
+
+    /// The tags of the tokens that a row still holds, at most a window of them, oldest first.
+    fn held(&self, row: usize) -> Vec<u64> {
+        self.held_columns(row).into_iter().flat_map(|c| self.grid.read(row, c).collect::<Vec<_>>()).collect()
     }
 }
