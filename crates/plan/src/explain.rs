@@ -3,6 +3,7 @@
 use core::fmt::Write;
 
 use crate::inspect::{Cell, CellKind, Frame, Inspection, Options, RowView, inspect};
+use crate::words::runs;
 
 /// Explains every scenario of a file, and says whether all of them ran to their end.
 #[must_use]
@@ -55,7 +56,8 @@ fn one(out: &mut String, step: usize, frame: &Frame) -> core::fmt::Result {
         }
     }
     for broken in frame.invariants.iter().filter(|i| !i.holds) {
-        writeln!(out, "     BROKEN {}: {}", broken.name, broken.words)?;
+        let place = broken.broken.as_ref().map_or(String::new(), |place| format!(" ({place})"));
+        writeln!(out, "     BROKEN {}: {}{place}", broken.name, broken.words)?;
     }
     Ok(())
 }
@@ -102,16 +104,3 @@ fn table(out: &mut String, frame: &Frame) -> core::fmt::Result {
 
 /// How many columns a table shows at most.
 const SHOWN: usize = 40;
-
-/// Positions as runs: `0-3, 7`.
-fn runs(positions: &[i64]) -> String {
-    let mut runs: Vec<(i64, i64)> = Vec::new();
-    for &p in positions {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == p => *last = p,
-            _ => runs.push((p, p)),
-        }
-    }
-    let name = |&(a, b): &(i64, i64)| if a == b { a.to_string() } else { format!("{a}-{b}") };
-    if runs.is_empty() { "nothing".to_owned() } else { runs.iter().map(name).collect::<Vec<_>>().join(", ") }
-}

@@ -17,15 +17,17 @@ pub struct Faults {
     /// A roll adds its shift to a left padding that may be negative by then. The padding is understated, and whoever reads
     /// columns directly reads padding or rejected tokens.
     pub left_pad: bool,
+    /// BR-02: a ring takes every append of one column for a decode step, and a decode step amid a padded prefill is refused.
+    pub one_column: bool,
     /// BR-03: the mask of a block is by column, as if there were no sinks, and hides them from its later queries.
     pub sink_mask: bool,
 }
 
 impl Faults {
     /// Everything right.
-    pub const NONE: Self = Self { block_mask: false, left_pad: false, sink_mask: false };
+    pub const NONE: Self = Self { block_mask: false, left_pad: false, one_column: false, sink_mask: false };
     /// Everything as mlx-lm 0.32.2 does it.
-    pub const MLX_LM_0_32_2: Self = Self { block_mask: true, left_pad: true, sink_mask: true };
+    pub const MLX_LM_0_32_2: Self = Self { block_mask: true, left_pad: true, one_column: true, sink_mask: true };
 }
 
 /// Left padding by upstream's rule: it may become negative, and rolls add to that.

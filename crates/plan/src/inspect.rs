@@ -3,20 +3,19 @@
 //! Each operation becomes a [`Frame`]: what was asked and done, in data and in words, the physical columns cell by cell, the
 //! mask run by run, and the comparison with the definition.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::column::ColumnOp;
 use crate::definition::History;
+use crate::entry::Entry;
 use crate::fault::Faults;
 use crate::layout::Layout;
 use crate::phase::Phase;
 use crate::replay::{Refusal, not_a_scenario};
 use crate::ring::Ring;
 use crate::scenario::{Op, Scenario};
-use crate::session::{Appended, Done, Entry, Group, Session};
+use crate::session::{Appended, Done, Group, Session};
 use crate::step::Growth;
 use crate::units::Columns;
 use crate::{Error, words};
@@ -139,6 +138,8 @@ pub struct RowView {
     /// The physical column its next token goes to, on full attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<u32>,
+    /// The physical columns of its newest tokens, oldest first, at most a window of them: what a copy of the row would take.
+    pub held: Vec<Columns>,
     /// Every physical column.
     pub cells: Vec<Cell>,
 }
@@ -213,6 +214,9 @@ pub struct Invariant {
     pub words: &'static str,
     /// Whether it holds.
     pub holds: bool,
+    /// Where it does not, the first place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
 }
 
 /// Inspects one line: an object with `id` and `scenario`.
@@ -355,7 +359,8 @@ fn row_view(group: &Group, row: usize) -> RowView {
         Layout::Ring(ring) => ring_cells(ring, row, &mut mark),
     }
     let left_pad = i32::try_from(left_pad).unwrap_or(i32::MAX);
-    RowView { offset: offset.0, valid: valid.0, left_pad, end, cells }
+    let held = group.held_columns(row).into_iter().filter(|c| !c.is_empty()).collect();
+    RowView { offset: offset.0, valid: valid.0, left_pad, end, held, cells }
 }
 
 fn ring_cells(ring: &Ring, row: usize, mark: &mut impl FnMut(u32, CellKind, Option<i64>, bool)) {
@@ -407,47 +412,39 @@ fn queries(append: &Appended, entry: &Entry, group: &Group, rows: &[RowView]) ->
             return Vec::new();
         };
         let mut at = history.next - tokens.iter().filter(|&&t| t != 0).count() as i64;
-        let known: BTreeMap<i64, u64> = history.tokens.iter().copied().collect();
         let query = |(&token, line): (&u64, &String)| {
             let position = (token != 0).then_some(at);
             at += i64::from(token != 0);
-            query(group, position, &known, view, line, append.fetch)
+            query(group, position, history, view, line, append.fetch)
         };
         tokens.iter().zip(lines).map(query).collect()
     };
     append.tokens.iter().enumerate().map(row).collect()
 }
 
-fn query(
-    group: &Group,
-    position: Option<i64>,
-    known: &BTreeMap<i64, u64>,
-    view: &RowView,
-    line: &str,
-    fetch: Columns,
-) -> Query {
+fn query(group: &Group, position: Option<i64>, history: &History, view: &RowView, line: &str, fetch: Columns) -> Query {
     let Some(at) = position else {
         let (expected, seen, wrong, hidden) = Default::default();
         return Query { position, expected, seen, wrong, hidden, holds: true };
     };
-    let expected: Vec<i64> = known.keys().copied().filter(|&key| group.model.rule.sees(at, key)).collect();
-    let (mut seen, mut wrong, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
-    for (column, shown) in fetch.iter().zip(line.bytes().map(|b| b == b'1')) {
+    let rule = group.model.rule;
+    let expected: Vec<i64> = history.tokens.iter().map(|&(key, _)| key).filter(|&key| rule.sees(at, key)).collect();
+    let mut shown = vec![false; expected.len()];
+    let (mut wrong, mut missed) = (Vec::new(), Vec::new());
+    for (column, visible) in fetch.iter().zip(line.bytes().map(|b| b == b'1')) {
         let Some(cell) = view.cells.get(column as usize) else { continue };
-        let right = cell.position.filter(|p| known.get(p) == Some(&cell.tag) && group.model.rule.sees(at, *p));
-        match (shown, right) {
-            (true, Some(p)) if seen.contains(&p) => wrong.push(column),
-            (true, Some(p)) => seen.push(p),
-            (true, None) => wrong.push(column),
-            (false, Some(_)) => hidden.push(column),
+        let right = cell.position.filter(|&p| history.at(p) == Some(cell.tag));
+        let place = right.and_then(|p| expected.binary_search(&p).ok());
+        match (visible, place) {
+            (true, Some(place)) if !shown[place] => shown[place] = true,
+            (true, _) => wrong.push(column),
+            (false, Some(place)) => missed.push((column, place)),
             (false, None) => {}
         }
     }
-    seen.sort_unstable();
+    let seen: Vec<i64> = expected.iter().zip(&shown).filter(|&(_, &shown)| shown).map(|(&p, _)| p).collect();
     // What lies in two columns is hidden only when it is seen in neither.
-    let shown_elsewhere =
-        |c: &u32| view.cells.get(*c as usize).and_then(|cell| cell.position).is_none_or(|p| !seen.contains(&p));
-    hidden.retain(shown_elsewhere);
+    let hidden = missed.into_iter().filter(|&(_, place)| !shown[place]).map(|(column, _)| column).collect();
     let holds = wrong.is_empty() && seen == expected;
     Query { position, expected, seen, wrong, hidden, holds }
 }
@@ -459,30 +456,71 @@ fn invariants(
     entry: &Entry,
     queries: &[Vec<Query>],
 ) -> Vec<Invariant> {
-    let counts = |(view, history): (&RowView, &History)| {
-        let known: BTreeMap<i64, u64> = history.tokens.iter().copied().collect();
-        let held =
-            |cell: &Cell| cell.position.is_none_or(|p| cell.tag != 0 && known.get(&p).is_none_or(|&t| t == cell.tag));
-        view.cells.iter().all(held)
-    };
-    let positions = rows.iter().zip(&group.model.rows).all(counts);
     let width = entry.fetched.as_ref().and_then(|f| f.first()).map(Vec::len);
     let same_width = entry.mask.iter().flatten().flatten().all(|line| Some(line.len()) == width);
     let ring = planes.window.is_some();
     let span = planes.window.unwrap_or(0) - planes.pinned.min(planes.window.unwrap_or(0));
     let straight = planes.order.windows(2).all(|w| matches!(w, [a, b] if a < b));
     let padded = |row: &RowView| row.offset < 0 || i64::from(row.left_pad) <= i64::from(planes.active);
+    let plain = |holds: bool| (!holds).then(String::new);
     let all = [
-        ("positions", "every live column holds the token of its position", positions),
-        ("definition", "every query sees exactly what the definition says", queries.iter().flatten().all(|q| q.holds)),
-        ("mask", "the mask is as wide as the fetch", same_width),
+        ("positions", "every live column holds the token of its position", misplaced(group, rows)),
+        ("definition", "every query sees exactly what the definition says", undefined(queries)),
+        ("held", "a copy of a row takes tokens of the row and nothing else", not_held(rows)),
+        ("mask", "the mask is as wide as the fetch", plain(same_width)),
         (
             "rotated",
             "a ring that has turned is exactly as wide as its window",
-            !planes.rotated || planes.capacity == planes.pinned + span,
+            plain(!planes.rotated || planes.capacity == planes.pinned + span),
         ),
-        ("straight", "columns that have not turned lie in the order of time", !ring || planes.rotated || straight),
-        ("padding", "left padding lies within the columns in use", rows.iter().all(padded)),
+        (
+            "straight",
+            "columns that have not turned lie in the order of time",
+            plain(!ring || planes.rotated || straight),
+        ),
+        ("padding", "left padding lies within the columns in use", plain(rows.iter().all(padded))),
     ];
-    all.into_iter().map(|(name, words, holds)| Invariant { name, words, holds }).collect()
+    let invariant = |(name, words, broken): (&'static str, &'static str, Option<String>)| {
+        let holds = broken.is_none();
+        Invariant { name, words, holds, broken: broken.filter(|place| !place.is_empty()) }
+    };
+    all.into_iter().map(invariant).collect()
+}
+
+/// The first live column that holds another token than that of its position.
+fn misplaced(group: &Group, rows: &[RowView]) -> Option<String> {
+    let wrong = |history: &History, cell: &Cell| {
+        cell.position.is_some_and(|p| cell.tag == 0 || history.at(p).is_some_and(|tag| tag != cell.tag))
+    };
+    rows.iter().zip(&group.model.rows).enumerate().find_map(|(row, (view, history))| {
+        let column = view.cells.iter().position(|cell| wrong(history, cell))?;
+        Some(format!("row {row}, column {column}"))
+    })
+}
+
+/// The first query that does not see what it must.
+fn undefined(queries: &[Vec<Query>]) -> Option<String> {
+    queries.iter().enumerate().find_map(|(row, queries)| {
+        let query = queries.iter().find(|q| !q.holds)?;
+        let lost: Vec<i64> = query.expected.iter().copied().filter(|p| query.seen.binary_search(p).is_err()).collect();
+        let mut faults = Vec::new();
+        if !lost.is_empty() {
+            faults.push(format!("does not see {}", words::runs(&lost)));
+        }
+        if !query.wrong.is_empty() {
+            let columns: Vec<i64> = query.wrong.iter().map(|&c| c.into()).collect();
+            faults.push(format!("sees what it must not, columns {}", words::runs(&columns)));
+        }
+        Some(format!("row {row} at position {}: {}", query.position.unwrap_or(0), faults.join(", and ")))
+    })
+}
+
+/// The first column that a copy of a row would take although it holds no token of it.
+fn not_held(rows: &[RowView]) -> Option<String> {
+    rows.iter().enumerate().find_map(|(row, view)| {
+        let held = view.held.iter().flat_map(|c| c.iter());
+        let empty = |&c: &u32| view.cells.get(c as usize).is_none_or(|cell| cell.position.is_none());
+        let column = held.into_iter().find(empty)?;
+        Some(format!("row {row}, column {column}, which holds none of its tokens"))
+    })
 }

@@ -25,6 +25,19 @@ pub(crate) fn range(c: Columns) -> String {
     }
 }
 
+/// Numbers in ascending order as runs: `0-3, 7`.
+pub(crate) fn runs(numbers: &[i64]) -> String {
+    let mut runs: Vec<(i64, i64)> = Vec::new();
+    for &n in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => runs.push((n, n)),
+        }
+    }
+    let name = |&(a, b): &(i64, i64)| if a == b { a.to_string() } else { format!("{a}-{b}") };
+    if runs.is_empty() { "nothing".to_owned() } else { runs.iter().map(name).collect::<Vec<_>>().join(", ") }
+}
+
 /// What a column operation does.
 #[must_use]
 pub fn column_op(op: &ColumnOp) -> String {

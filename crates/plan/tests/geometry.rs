@@ -1,10 +1,14 @@
 //! Single facts, group by group: what upstream's tests assert and a simulation filled in. Field names are upstream's. On rings
 //! left padding is compared after normalisation; where upstream understates it (`hazard`) ours is the true one.
 
+#![allow(clippy::needless_pass_by_value, reason = "a case reads better without ampersands")]
+
+use annulus_plan::Entry;
 use annulus_plan::scenario::{AdoptState, JoinRow, Keep, Op};
-use annulus_plan::session::{Entry, Session};
+use annulus_plan::session::Session;
 use annulus_plan::{
-    Col, ColumnOp, Columns, Full, Grid, Growth, Inputs, Kind, Layout, Mask, Pos, Positions, Ring, Rope, Row, Source, Window,
+    Col, ColumnOp, Columns, Full, Grid, Growth, Inputs, Kind, Layout, Mask, Pos, Positions, Ring, Rope, Row, Source,
+    Window,
 };
 use serde_json::Value;
 
@@ -167,7 +171,8 @@ fn rotating_state() {
     let (three, want) = (&all[2], &all[2]["expected"]);
     let next = adopt(three, 4, &three["inputs"]["ops"][0][2]).append(1).expect("one write").next;
     let grid = Grid::of(rows(&three["inputs"]["physical"]), 0);
-    let temporal = |row| next.physical(Columns::new(0, 4)).into_iter().flat_map(|c| grid.read(row, c)).collect::<Vec<_>>();
+    let temporal =
+        |row| next.physical(Columns::new(0, 4)).into_iter().flat_map(|c| grid.read(row, c)).collect::<Vec<_>>();
     assert_eq!([temporal(0), temporal(1)].to_vec(), rows(&want["temporal"]));
     let held = next.held(1, 4).into_iter().flat_map(|c| grid.read(1, c)).map(|t| t as i64).collect::<Vec<_>>();
     assert_eq!(held, ints(&want["row1FromMax0LeftPad"]));
@@ -273,11 +278,16 @@ fn block_mask() {
         // Tags there are row * 1000 + position, null for padding; ours are one larger, 0 for padding.
         let cells: Vec<Vec<i64>> =
             entry.fetched.iter().flatten().map(|row| row.iter().map(|&t| t as i64 - 1).collect()).collect();
-        let nulls = |r: &Value| r.as_array().into_iter().flatten().map(|t| t.as_i64().unwrap_or(-1)).collect::<Vec<_>>();
+        let nulls =
+            |r: &Value| r.as_array().into_iter().flatten().map(|t| t.as_i64().unwrap_or(-1)).collect::<Vec<_>>();
         let columns: Vec<Vec<i64>> = want["columnsAfterWrite"].as_array().into_iter().flatten().map(nulls).collect();
         assert_eq!(cells, columns, "{}", case["id"]);
-        let sees: Vec<Vec<Vec<i64>>> = entry.sees.iter().flatten()
-            .map(|row| row.iter().flatten().map(|q| q.iter().map(|&t| t as i64 - 1).collect()).collect()).collect();
+        let sees: Vec<Vec<Vec<i64>>> = entry
+            .sees
+            .iter()
+            .flatten()
+            .map(|row| row.iter().flatten().map(|q| q.iter().map(|&t| t as i64 - 1).collect()).collect())
+            .collect();
         assert_eq!(sees, bits(&want["visible"]), "{}", case["id"]);
     }
 }
@@ -328,8 +338,8 @@ fn serial_rotating() {
                 let entry = write(&mut session, &mut at, base, n);
                 assert_eq!(positions(&entry.fetched.expect("fetched")[0], 0), ints(&step["fetched"]), "{id}");
                 let cells = session.group().expect("a group").grid.rows()[0].clone();
-                let physical: Vec<i64> = step["physical"].as_array().into_iter().flatten()
-                    .map(|p| p.as_i64().unwrap_or(-1)).collect();
+                let physical: Vec<i64> =
+                    step["physical"].as_array().into_iter().flatten().map(|p| p.as_i64().unwrap_or(-1)).collect();
                 assert_eq!(positions(&cells, 0), physical, "{id}");
                 assert_eq!(window(&mut session), ints(&step["newestWindow"]), "{id}");
             }
@@ -352,7 +362,9 @@ fn serial_rotating() {
             assert_eq!(window(&mut session), ints(&want["windowAfterTrim"]), "{id}");
         }
         base += 1000;
-        for (n, seen) in ints(&inputs["appends"]).into_iter().zip(want["windowsAfterAppends"].as_array().expect("windows")) {
+        for (n, seen) in
+            ints(&inputs["appends"]).into_iter().zip(want["windowsAfterAppends"].as_array().expect("windows"))
+        {
             write(&mut session, &mut at, base, n);
             assert_eq!(window(&mut session), ints(seen), "{id}");
         }
@@ -377,7 +389,11 @@ fn speculative_rotating() {
                 let round = rounds.get(n as usize);
                 let keep = round.map_or_else(|| rule(n - 4), |round| counts(&round["keep"]));
                 at.iter_mut().zip(&keep).for_each(|(o, &k)| *o += i64::from(k));
-                let end = if round.is_some_and(|round| round["plan"] == "commit") { Op::RoundCommit {} } else { Op::RoundRollback { keep: Keep::Each(keep) } };
+                let end = if round.is_some_and(|round| round["plan"] == "commit") {
+                    Op::RoundCommit {}
+                } else {
+                    Op::RoundRollback { keep: Keep::Each(keep) }
+                };
                 do_(&mut session, end);
                 let token = at.iter().zip(0..).map(|(&o, row)| run(row * 1000, o, o + 1)).collect();
                 let entry = do_(&mut session, Op::Append { tokens: token });
@@ -474,7 +490,10 @@ fn full_kv() {
     let rolled = do_(&mut session, Op::RoundRollback { keep: Keep::Each(counts(&want["keep"])) });
     assert!(rolled.ops.is_empty(), "nothing moves");
     let entry = do_(&mut session, Op::Append { tokens: rows(&inputs["then"]) });
-    assert_eq!(entry.rope_offsets.clone().map(|r| r.into_iter().map(i64::from).collect::<Vec<_>>()), Some(ints(&want["rope"])));
+    assert_eq!(
+        entry.rope_offsets.clone().map(|r| r.into_iter().map(i64::from).collect::<Vec<_>>()),
+        Some(ints(&want["rope"]))
+    );
     assert_eq!(mask_bits(&entry), bits(&want["mask"]));
     for (row, tokens) in rows(&want["rowsAfter"]).into_iter().enumerate() {
         let extracted = do_(&mut session, Op::Extract { row: row as u32, limit: None, name: None });
@@ -544,13 +563,27 @@ fn full_kv() {
     let (inputs, want) = (&case("fk-9")["inputs"], &case("fk-9")["expected"]);
     let sources = |v: &Value| counts(v).into_iter().map(Source::whole).collect::<Vec<_>>();
     let merged = Full::merge(Growth::default(), &sources(&inputs["merge"])).expect("rows").next;
-    assert_eq!((i64::from(merged.width()), merged.left_pad()), (number(&want["mergeWidth"]), &counts(&want["mergePads"])[..]));
+    assert_eq!(
+        (i64::from(merged.width()), merged.left_pad()),
+        (number(&want["mergeWidth"]), &counts(&want["mergePads"])[..])
+    );
     let pair = sources(&inputs["extend"]);
-    let extended = Full::merge(Growth::default(), &pair[..1]).expect("a row").next.extend(&pair[1..]).expect("a row").next;
-    assert_eq!((i64::from(extended.width()), extended.left_pad()), (number(&want["extendWidth"]), &counts(&want["extendPads"])[..]));
+    let extended =
+        Full::merge(Growth::default(), &pair[..1]).expect("a row").next.extend(&pair[1..]).expect("a row").next;
+    assert_eq!(
+        (i64::from(extended.width()), extended.left_pad()),
+        (number(&want["extendWidth"]), &counts(&want["extendPads"])[..])
+    );
     let kept: Vec<Row> = counts(&inputs["keep"]).into_iter().map(Row).collect();
-    let filtered = Full::merge(Growth::default(), &sources(&inputs["filterRows"])).expect("rows").next.filter(&kept).expect("rows");
-    assert_eq!((i64::from(filtered.next.width()), filtered.next.left_pad()), (number(&want["filterWidth"]), &counts(&want["filterPads"])[..]));
+    let filtered = Full::merge(Growth::default(), &sources(&inputs["filterRows"]))
+        .expect("rows")
+        .next
+        .filter(&kept)
+        .expect("rows");
+    assert_eq!(
+        (i64::from(filtered.next.width()), filtered.next.left_pad()),
+        (number(&want["filterWidth"]), &counts(&want["filterPads"])[..])
+    );
     let dropped = number(&inputs["trimLeft"]) as u32;
     assert!(filtered.ops.contains(&ColumnOp::Slice { ranges: vec![Columns::new(dropped, 12)] }));
 }
@@ -560,8 +593,12 @@ fn prefill_chunk(session: &mut Session, n: i64) -> Entry {
     let layout: Layout = session.group().expect("a group").layout.clone();
     let annulus_plan::Phase::Prefill(prefill) = layout.phase() else { panic!("no prefill is pending") };
     let cell = |row: usize, at: i64| if prefill.is_padding(row, at) { 0 } else { row as u64 * 1000 + 1 + at as u64 };
-    let tokens = layout.offsets().iter().enumerate()
-        .map(|(row, o)| (0..n).map(|i| cell(row, i64::from(o.0) + i)).collect()).collect();
+    let tokens = layout
+        .offsets()
+        .iter()
+        .enumerate()
+        .map(|(row, o)| (0..n).map(|i| cell(row, i64::from(o.0) + i)).collect())
+        .collect();
     do_(session, Op::Append { tokens })
 }
 
@@ -571,14 +608,20 @@ fn full_padding() {
     let mut session = Session::new(Kind::Full);
     let (inputs, want) = (&all[0]["inputs"], &all[0]["expected"]);
     merge(&mut session, (0..3).map(|row| run(row * 1000, 0, 11)).collect());
-    do_(&mut session, Op::Prepare {
-        lengths: counts(&inputs["lengths"]),
-        left_padding: Vec::new(),
-        right_padding: counts(&inputs["rightPadding"]),
-    });
+    do_(
+        &mut session,
+        Op::Prepare {
+            lengths: counts(&inputs["lengths"]),
+            left_padding: Vec::new(),
+            right_padding: counts(&inputs["rightPadding"]),
+        },
+    );
     prefill_chunk(&mut session, number(&inputs["processed"]));
     let filtered = do_(&mut session, Op::Filter { keep: counts(&inputs["keep"]) });
-    assert_eq!(filtered.state.map(|s| s.offsets.into_iter().map(i64::from).collect()), Some(ints(&want["offsetsAtFilter"])));
+    assert_eq!(
+        filtered.state.map(|s| s.offsets.into_iter().map(i64::from).collect()),
+        Some(ints(&want["offsetsAtFilter"]))
+    );
     same_state("fp-1", &do_(&mut session, Op::Finalize {}), &want["final"], None);
     assert!(do_(&mut session, Op::Finalize {}).ops.is_empty(), "a second finalize does nothing");
 
@@ -586,16 +629,22 @@ fn full_padding() {
     let (inputs, want) = (&all[1]["inputs"], &all[1]["expected"]);
     do_(&mut session, Op::Empty { rows: 2 });
     for (part, columns) in [(inputs, number(&inputs["processed"])), (&inputs["second"], 7)] {
-        do_(&mut session, Op::Prepare {
-            lengths: counts(&part["lengths"]),
-            left_padding: Vec::new(),
-            right_padding: counts(&part["rightPadding"]),
-        });
+        do_(
+            &mut session,
+            Op::Prepare {
+                lengths: counts(&part["lengths"]),
+                left_padding: Vec::new(),
+                right_padding: counts(&part["rightPadding"]),
+            },
+        );
         prefill_chunk(&mut session, columns);
         let entry = do_(&mut session, Op::Finalize {});
         if part.get("processed").is_some() {
             assert!(entry.ops.is_empty());
-            assert_eq!(entry.state.map(|s| s.offsets.into_iter().map(i64::from).collect()), Some(ints(&want["offsetsAfterFirst"])));
+            assert_eq!(
+                entry.state.map(|s| s.offsets.into_iter().map(i64::from).collect()),
+                Some(ints(&want["offsetsAfterFirst"]))
+            );
         } else {
             same_state("fp-2", &entry, &want["final"], None);
         }
@@ -604,11 +653,14 @@ fn full_padding() {
     let mut session = Session::new(Kind::Full);
     let (inputs, want) = (&all[2]["inputs"], &all[2]["expected"]);
     merge(&mut session, vec![run(0, 0, 7), run(1000, 0, 7)]);
-    do_(&mut session, Op::Prepare {
-        lengths: counts(&inputs["lengths"]),
-        left_padding: Vec::new(),
-        right_padding: counts(&inputs["rightPadding"]),
-    });
+    do_(
+        &mut session,
+        Op::Prepare {
+            lengths: counts(&inputs["lengths"]),
+            left_padding: Vec::new(),
+            right_padding: counts(&inputs["rightPadding"]),
+        },
+    );
     let entry = do_(&mut session, Op::Finalize {});
     assert!(entry.ops.is_empty());
     assert_eq!(entry.state.map(|s| s.offsets.into_iter().map(i64::from).collect()), Some(ints(&want["offsets"])));
@@ -627,7 +679,10 @@ fn padded_prefill_oracle() {
         do_(&mut session, Op::Empty { rows: right.len() as u32 });
         let prefix = number(&inputs["prefixTokens"]);
         if prefix > 0 {
-            let entry = do_(&mut session, Op::Append { tokens: (0..right.len() as u64).map(|row| run(row * 1000, 0, prefix)).collect() });
+            let entry = do_(
+                &mut session,
+                Op::Append { tokens: (0..right.len() as u64).map(|row| run(row * 1000, 0, prefix)).collect() },
+            );
             same_state(id, &entry, &want["afterPrefix"], window);
         }
         let left = counts(&inputs["leftPadding"]);
@@ -637,7 +692,11 @@ fn padded_prefill_oracle() {
         let entry = do_(&mut session, Op::Prepare { lengths, left_padding: left.clone(), right_padding: right });
         let chunks = want["chunks"].as_array().expect("chunks");
         let mut active = 0;
-        assert_eq!(ints(&serde_json::to_value(&entry.state).expect("JSON")["offsets"]), ints(&want["afterPrepare"]["offsets"]), "{id}");
+        assert_eq!(
+            ints(&serde_json::to_value(&entry.state).expect("JSON")["offsets"]),
+            ints(&want["afterPrepare"]["offsets"]),
+            "{id}"
+        );
         if want["prefillEnds"].is_array() {
             let ends = entry.state.and_then(|s| s.prefill_ends).unwrap_or_default();
             assert_eq!(ends.into_iter().map(i64::from).collect::<Vec<_>>(), ints(&want["prefillEnds"]), "{id}");
@@ -648,7 +707,8 @@ fn padded_prefill_oracle() {
             assert_eq!(active, number(&chunk["columnsReturned"]), "{id}");
             same_state(id, &entry, &chunk["after"], window);
             let layout = &session.group().expect("a group").layout;
-            let valid: Vec<i64> = layout.offsets().iter().enumerate().map(|(r, &o)| layout.phase().valid(r, o).0.into()).collect();
+            let valid: Vec<i64> =
+                layout.offsets().iter().enumerate().map(|(r, &o)| layout.phase().valid(r, o).0.into()).collect();
             assert_eq!(valid, ints(&chunk["valid"]), "{id}");
         }
         if inputs["retireKeep"].is_array() {
@@ -657,10 +717,15 @@ fn padded_prefill_oracle() {
         same_state(id, &do_(&mut session, Op::Finalize {}), &want["final"], window);
         for step in want["decode"].as_array().expect("decode steps") {
             let offsets = session.group().expect("a group").layout.offsets().to_vec();
-            let tokens = offsets.iter().zip(0..).map(|(o, row)| run(row * 1000, o.0.into(), i64::from(o.0) + 1)).collect();
+            let tokens =
+                offsets.iter().zip(0..).map(|(o, row)| run(row * 1000, o.0.into(), i64::from(o.0) + 1)).collect();
             let entry = do_(&mut session, Op::Append { tokens });
             same_state(id, &entry, &step["after"], window);
-            assert_eq!(entry.fetched.as_ref().map_or(0, |f| f[0].len() as i64), number(&step["columnsReturned"]), "{id}");
+            assert_eq!(
+                entry.fetched.as_ref().map_or(0, |f| f[0].len() as i64),
+                number(&step["columnsReturned"]),
+                "{id}"
+            );
             if step["mask"].is_null() {
                 assert!(mask_bits(&entry).iter().flatten().flatten().all(|&bit| bit == 1), "{id}");
             } else {
@@ -678,11 +743,14 @@ fn hazard() {
     let (inputs, want) = (&all[0]["inputs"], &all[0]["expected"]["desired"]);
     let mut session = ring(number(&inputs["maxSize"]) as u32);
     do_(&mut session, Op::Empty { rows: 2 });
-    do_(&mut session, Op::Prepare {
-        lengths: counts(&inputs["lengths"]),
-        left_padding: Vec::new(),
-        right_padding: counts(&inputs["rightPadding"]),
-    });
+    do_(
+        &mut session,
+        Op::Prepare {
+            lengths: counts(&inputs["lengths"]),
+            left_padding: Vec::new(),
+            right_padding: counts(&inputs["rightPadding"]),
+        },
+    );
     for n in ints(&inputs["chunks"]) {
         prefill_chunk(&mut session, n);
     }
@@ -702,10 +770,20 @@ fn hazard() {
     let block = do_(&mut session, Op::Append { tokens: vec![run(1000, 10, 14), run(2000, 3, 7)] });
     same_state("hz-2", &block, &inputs["snapshotAfterBlock"], Some(3));
     let entry = do_(&mut session, Op::RoundRollback { keep: Keep::Each(counts(&inputs["keep"])) });
-    assert_eq!(entry.state.expect("a state").left_pad.into_iter().map(i64::from).collect::<Vec<_>>(), ints(&want["trueLeadingJunk"]));
-    let cells: Vec<Vec<i64>> = session.group().expect("a group").grid.rows().iter()
-        .map(|row| row.iter().map(|&t| t as i64 - 1).collect()).collect();
+    assert_eq!(
+        entry.state.expect("a state").left_pad.into_iter().map(i64::from).collect::<Vec<_>>(),
+        ints(&want["trueLeadingJunk"])
+    );
+    let cells: Vec<Vec<i64>> = session
+        .group()
+        .expect("a group")
+        .grid
+        .rows()
+        .iter()
+        .map(|row| row.iter().map(|&t| t as i64 - 1).collect())
+        .collect();
     assert_eq!(cells, want["columnsAfterRoll"].as_array().into_iter().flatten().map(ints).collect::<Vec<_>>());
-    let windows: Vec<Vec<i64>> = entry.visible.iter().flatten().map(|row| row.iter().map(|&t| t as i64 - 1).collect()).collect();
+    let windows: Vec<Vec<i64>> =
+        entry.visible.iter().flatten().map(|row| row.iter().map(|&t| t as i64 - 1).collect()).collect();
     assert_eq!(windows, want["newestWindows"].as_array().into_iter().flatten().map(ints).collect::<Vec<_>>());
 }

@@ -1,0 +1,80 @@
+//! What a page draws, on inputs small enough to check by hand.
+
+use annulus_plan::inspect::{CellKind, Frame, Inspection, Options, inspect};
+
+fn upstream() -> Options {
+    Options { upstream: true, ..Options::default() }
+}
+
+fn line(cache: &str, ops: &str) -> String {
+    format!(r#"{{"id": "t", "scenario": {{"cache": {cache}, "ops": [{ops}]}}}}"#)
+}
+
+/// The invariants that do not hold, each with the place.
+fn broken(frame: &Frame) -> Vec<(&'static str, &str)> {
+    let broken = frame.invariants.iter().filter(|i| !i.holds);
+    broken.map(|i| (i.name, i.broken.as_deref().unwrap_or_default())).collect()
+}
+
+/// W=3, prefills 1 and 3, one decode step, then segments of 1 and 2 tokens: the report BR-01.
+const LOST_KEY: &str = r#"{"op": "merge", "rows": [[1000], [2000, 2001, 2002]]},
+    {"op": "append", "tokens": [[1001], [2003]]},
+    {"op": "prepare", "lengths": [1, 2], "right_padding": [1, 0]},
+    {"op": "append", "tokens": [[1002, 0], [2004, 2005]]}"#;
+
+#[test]
+fn br_01_names_the_query_and_the_key_it_lost() {
+    let text = line(r#"{"kind": "rotating", "max_size": 3}"#, LOST_KEY);
+    let right = inspect(&text, Options::default());
+    assert_eq!(broken(&right.frames[3]), []);
+    let wrong = inspect(&text, upstream());
+    assert_eq!(broken(&wrong.frames[3]), [("definition", "row 0 at position 2: does not see 0")]);
+    let query = &wrong.frames[3].queries[0][0];
+    assert_eq!((query.expected.as_slice(), query.seen.as_slice()), ([0, 1, 2].as_slice(), [1, 2].as_slice()));
+    assert_eq!((query.hidden.as_slice(), query.wrong.as_slice()), ([0].as_slice(), [].as_slice()));
+}
+
+#[test]
+fn br_02_upstream_refuses_a_last_chunk_of_one_column() {
+    let ops = r#"{"op": "empty", "rows": 2}, {"op": "prepare", "lengths": [5, 1], "right_padding": [0, 4]},
+        {"op": "append", "tokens": [[1000, 1001, 1002, 1003], [2000, 0, 0, 0]]}, {"op": "append", "tokens": [[1004], [0]]},
+        {"op": "finalize"}"#;
+    let text = line(r#"{"kind": "rotating", "max_size": 8}"#, ops);
+    let ends = |i: &Inspection| (i.frames.len(), i.error.as_ref().and_then(|e| e.step));
+    assert_eq!(ends(&inspect(&text, Options::default())), (5, None));
+    assert_eq!(ends(&inspect(&text, upstream())), (3, Some(3)));
+}
+
+/// W=4, prompts of 6 and 12 in chunks of 6: the first row is done a whole chunk early. Of its tokens the last W-1 are left, and
+/// upstream takes one column more for a token.
+#[test]
+fn an_understated_padding_is_named_where_a_copy_would_take_it() {
+    let ops = r#"{"op": "empty", "rows": 2}, {"op": "prepare", "lengths": [6, 12], "right_padding": [6, 0]},
+        {"op": "append", "tokens": [[1000, 1001, 1002, 1003, 1004, 1005], [2000, 2001, 2002, 2003, 2004, 2005]]},
+        {"op": "append", "tokens": [[0, 0, 0, 0, 0, 0], [2006, 2007, 2008, 2009, 2010, 2011]]},
+        {"op": "finalize"}, {"op": "extract", "row": 0}"#;
+    let text = line(r#"{"kind": "rotating", "max_size": 4}"#, ops);
+    let (right, wrong) = (inspect(&text, Options::default()), inspect(&text, upstream()));
+    assert_eq!(broken(&right.frames[4]), []);
+    assert_eq!(right.frames[5].entry.tokens.as_deref(), Some([1003, 1004, 1005].as_slice()));
+    let place = "row 0, column 5, which holds none of its tokens";
+    assert_eq!(broken(&wrong.frames[4]), [("held", place)]);
+    assert_eq!(wrong.frames[4].rows[0].cells[5].kind, CellKind::LeftPadding);
+}
+
+#[test]
+fn nothing_is_broken_in_any_recorded_run() {
+    for text in [
+        include_str!("cases/mlx-lm-scenarios.jsonl"),
+        include_str!("cases/round-scenarios.jsonl"),
+        include_str!("cases/sink-scenarios.jsonl"),
+    ] {
+        for line in text.lines() {
+            let inspection = inspect(line, Options::default());
+            assert_eq!(inspection.error, None);
+            for (step, frame) in inspection.frames.iter().enumerate() {
+                assert_eq!(broken(frame), [], "{} step {step}", inspection.id);
+            }
+        }
+    }
+}

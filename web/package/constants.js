@@ -1,0 +1,6 @@
+/** What a cell may hold; `Inspector.kinds` gives indices into this list. */
+export const KINDS = ["spare", "live", "sink", "left_padding", "trailing_padding", "rejected"];
+/** Added to the kind of a cell that the next append drops or overwrites. */
+export const EVICTED_NEXT = 8;
+/** The position of a cell in which no token counts. */
+export const NO_POSITION = -2147483648;

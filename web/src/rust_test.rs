@@ -1,0 +1,64 @@
+//! A scenario as a Rust test: what someone pastes into a bug report or a test file.
+
+use annulus_plan::inspect::{Options, inspect};
+use serde_json::{Value, json};
+
+/// A test that every law of the planner holds in a scenario, or that it is refused where it is refused today.
+#[must_use]
+pub fn rust_test(line: &Value) -> String {
+    let id = line.get("id").and_then(Value::as_str).unwrap_or("a shared scenario");
+    let text = json!({ "id": id, "scenario": line.get("scenario") }).to_string();
+    let (open, close) = raw(&text);
+    let refused = inspect(&text, Options::default()).error.and_then(|error| error.step);
+    let refused = refused.map_or("None".to_owned(), |step| format!("Some({step})"));
+    format!(
+        r#"#[test]
+fn {name}() {{
+    let line = {open}{text}{close};
+    let inspection = annulus_plan::inspect::inspect(line, annulus_plan::inspect::Options::default());
+    assert_eq!(inspection.error.and_then(|error| error.step), {refused});
+    for (step, frame) in inspection.frames.iter().enumerate() {{
+        for law in &frame.invariants {{
+            assert!(law.holds, "step {{step}}: {{}} {{:?}}", law.words, law.broken);
+        }}
+    }}
+}}
+"#,
+        name = name(id),
+    )
+}
+
+/// A function's name: lower case, underscores for everything else.
+fn name(id: &str) -> String {
+    let plain: String =
+        id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    let words: Vec<&str> = plain.split('_').filter(|word| !word.is_empty()).collect();
+    let name = words.join("_");
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) { format!("scenario_{name}") } else { name }
+}
+
+/// The quotes of a raw string that may hold the text.
+fn raw(text: &str) -> (String, String) {
+    let longest =
+        text.split('"').skip(1).map(|rest| rest.bytes().take_while(|&b| b == b'#').count()).max().unwrap_or(0);
+    let hashes = "#".repeat(longest + 1);
+    (format!("r{hashes}\""), format!("\"{hashes}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_identifiers() {
+        assert_eq!(name("BR-01: a lost key"), "br_01_a_lost_key");
+        assert_eq!(name("2 rows"), "scenario_2_rows");
+        assert_eq!(name("環"), "scenario_");
+    }
+
+    #[test]
+    fn quotes_grow_with_the_text() {
+        assert_eq!(raw("{\"a\": 1}").0, "r#\"");
+        assert_eq!(raw("\"## \"").0, "r###\"");
+    }
+}

@@ -1,0 +1,36 @@
+# Targets of web, included by the Makefile of the workspace. Everything is built from pinned sources: cargo and npm suffice.
+
+WEB_TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+WEB_BINDGEN := $(WEB_TARGET)/bindgen/release/annulus-bindgen
+WEB_WASM := $(WEB_TARGET)/wasm32-unknown-unknown/wasm/annulus_web.wasm
+
+.PHONY: web web-wasm web-modules test-web bench-web
+
+# The page, as a static folder: web/dist.
+web: web-wasm web-modules
+	cd web && npm run --silent build
+
+# The npm package's wasm and its types: web/package/wasm. `npm pack` there yields the package.
+web-wasm: $(WEB_BINDGEN)
+	cargo build --profile wasm --target wasm32-unknown-unknown -p annulus-web
+	$(WEB_BINDGEN) $(WEB_WASM) web/package/wasm
+
+$(WEB_BINDGEN): web/bindgen/Cargo.lock web/bindgen/src/main.rs
+	cargo build --release --locked --manifest-path web/bindgen/Cargo.toml --target-dir $(WEB_TARGET)/bindgen
+	touch $@
+
+web-modules: web/node_modules/.package-lock.json
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci --no-fund --no-audit
+	touch $@
+
+# The crate, the package, and the page in a headless Chromium; writes the screenshots of docs/.
+test-web: web
+	cargo build --release -p annulus-plan --features cli
+	cargo test -p annulus-web
+	cd web && ANNULUS_PLAN=$(WEB_TARGET)/release/annulus-plan npm test --silent
+
+# Frame time while scrubbing 64 x 4,096, and first paint; writes docs/inspector-speed.md.
+bench-web: web
+	cd web && npm run --silent bench
