@@ -94,7 +94,7 @@ class Others(unittest.TestCase):
             self.assertIn(word, said)
 
     def test_plans(self):
-        scenario = '{"cache":{"kind":"rotating","max_size":4},"ops":[{"op":"merge","rows":[[1000,1001],[2000]]}]}\n'
+        scenario = '{"scenario":{"cache":{"kind":"full"},"ops":[{"op":"merge","rows":[[1000,1001],[2000]]}]}}\n'
         self.assertIn("offsets", annulus("plan", "replay", "-", text=scenario))
         self.assertIn("merge", annulus("plan", "explain", "-", text=scenario))
 

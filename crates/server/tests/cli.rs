@@ -106,7 +106,7 @@ fn the_doctor_says_what_is_missing_and_what_to_do() {
 }
 
 const SCENARIO: &str =
-    r#"{"cache":{"kind":"rotating","max_size":4},"ops":[{"op":"merge","rows":[[1000,1001],[2000]]}]}"#;
+    r#"{"scenario":{"cache":{"kind":"rotating","max_size":4},"ops":[{"op":"merge","rows":[[1000,1001],[2000]]}]}}"#;
 
 #[test]
 fn plans_are_replayed_and_explained() {
