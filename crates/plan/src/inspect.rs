@@ -116,7 +116,7 @@ pub struct Planes {
     pub active: u32,
     /// The window, on a ring.
     pub window: Option<u32>,
-    /// The column that a single next token of every row goes to, as far as one is known without growing.
+    /// The column that a single next token of every row goes to; absent when columns must be added or moved for it first.
     pub head: Option<u32>,
     /// How far the ring is turned.
     pub rotation: u32,
@@ -318,12 +318,17 @@ fn planes(layout: &Layout) -> Planes {
             pinned: ring.pinned(),
             active: ring.active(),
             window: Some(ring.window().size),
-            head: ring.next_column(),
+            head: ring.next_column().filter(|_| in_place(ring)),
             rotation: ring.rotation(),
             rotated: ring.rotated(),
             order,
         },
     }
+}
+
+/// Whether a single next column is written in place, without dropping or moving others first.
+fn in_place(ring: &Ring) -> bool {
+    !ring.phase().blocks() && ring.active() + ring.pinned() <= ring.window().size
 }
 
 fn row_view(group: &Group, row: usize) -> RowView {

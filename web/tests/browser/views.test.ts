@@ -23,6 +23,7 @@ const openPreset = (page: Page, id: string) => page.click(`[data-preset="${id}"]
 
 const VIEWS: View[] = [
   { name: "overview", picture: "both", go: async (page) => {
+    await openPreset(page, "ragged");
     await page.locator(".scrub").fill("3");
     await page.hover(".mask", { position: lineAt(1) });
   } },
@@ -40,6 +41,7 @@ const VIEWS: View[] = [
     await page.click("#pane-laws");
   } },
   { name: "builder", picture: "light", go: async (page) => {
+    await openPreset(page, "ragged");
     await page.click("#side-build");
     await page.fill("#card-2-accept", "2, 9");
   } },
@@ -52,6 +54,7 @@ const VIEWS: View[] = [
     await page.locator(".scrub").fill("3");
   } },
   { name: "tables", go: async (page) => {
+    await openPreset(page, "ragged");
     await page.locator(".scrub").fill("3");
     await page.click("text=Cells of row 0 as a table");
     await page.click("text=Queries of row 0 as a table");

@@ -48,12 +48,18 @@ const PHASES = { decode: "decode", prefill: "a padded prefill", round: "a specul
 
 function Group({ still }: { still: Still }) {
   const { planes, phase, state } = still.head;
+  const wait = planes.window !== null && planes.head === null && planes.capacity > 0;
   const facts: [string, string | number][] = [["next append", PHASES[phase.kind]], ["columns", planes.capacity], ["in use", planes.active + planes.pinned]];
-  if (planes.window !== null) facts.push(["window", planes.window], ["pinned", planes.pinned], ["turned by", planes.rotation]);
+  if (planes.window !== null) facts.push(["write head", planes.head ?? "none yet"], ["window", planes.window], ["pinned", planes.pinned], ["turned by", planes.rotation]);
   if (state?.ring_index !== undefined) facts.push(["ring index", state.ring_index]);
   if (state?.total_offset !== undefined) facts.push(["total offset", state.total_offset]);
   if (phase.kind === "prefill" && phase.remaining !== null) facts.push(["columns to come", phase.remaining]);
-  return <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
+  return (
+    <>
+      <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+      {wait && <p class="hint">There is no write head: the next append adds or moves columns first.</p>}
+    </>
+  );
 }
 
 function RowTable({ still, selected }: { still: Still; selected: number }) {
@@ -74,7 +80,7 @@ function RowTable({ still, selected }: { still: Still; selected: number }) {
             <th scope="col" title="Columns before its oldest token">left pad</th>
             {ends && <th scope="col" title="The position its prefill ends at">prefill end</th>}
             {round && <th scope="col" title="Its offset when the round began, and its tokens since">round</th>}
-            <th scope="col" title="The physical columns of its newest tokens">holds</th>
+            <th scope="col" title="The physical columns of its newest tokens">in columns</th>
           </tr>
         </thead>
         <tbody>

@@ -30,6 +30,7 @@ export function Timeline({ state }: { state: State }) {
         <Progress state={state} />
       </div>
       <Strip state={state} step={step} last={last} />
+      <p class="key" aria-hidden="true">bars: stored columns copied by each step{state.upstream ? " · red: a law is broken" : ""}</p>
       {still && (
         <div class="words" aria-live="polite">
           <p><b class="op">{still.head.op}</b> {still.head.words}</p>
