@@ -424,8 +424,8 @@ impl Card {
 mod tests {
     use super::*;
 
-    fn built(cache: Value, cards: Value) -> Built {
-        let guide = json!({ "cache": cache, "cards": cards });
+    fn built(cache: impl Into<Value>, cards: impl Into<Value>) -> Built {
+        let guide = json!({ "cache": cache.into(), "cards": cards.into() });
         build(&serde_json::from_value(guide).expect("a guide"))
     }
 
@@ -504,7 +504,7 @@ mod tests {
         let ops = json!([{ "op": "spin" }, { "op": "append", "tokens": [[1]] }]);
         let cards: Vec<Value> =
             ops.as_array().into_iter().flatten().map(|op| json!({ "do": "op", "op": op })).collect();
-        let built = built(json!("none"), cards.into());
+        let built = built("none", cards);
         assert_eq!(built.scenario, json!({ "cache": "none", "ops": ops }));
     }
 
