@@ -2,7 +2,8 @@
 import type { Card, Guide, Line, Scenario } from "./planner.ts";
 
 export function format(scenario: Scenario): string {
-  const ops = scenario.ops.map((op) => `    ${JSON.stringify(op)}`).join(",\n");
+  // The name first, whatever the order of the fields is.
+  const ops = scenario.ops.map((op) => `    ${JSON.stringify({ op: op.op, ...op })}`).join(",\n");
   return `{\n  "cache": ${JSON.stringify(scenario.cache)},\n  "ops": [\n${ops}\n  ]\n}\n`;
 }
 

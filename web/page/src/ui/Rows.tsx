@@ -62,15 +62,20 @@ function Group({ still }: { still: Still }) {
   );
 }
 
+/** Laying out more rows than this costs more than drawing the cache. */
+const MOST = 16;
+
 function RowTable({ still, selected }: { still: Still; selected: number }) {
   const { rows, rope_offsets, phase, tokens, offset } = still.head;
   const ends = phase.kind === "prefill" ? phase.ends : null;
   const round = phase.kind === "round" ? phase : null;
+  const first = Math.max(0, Math.min(selected - MOST / 2, rows.length - MOST));
+  const shown = rows.slice(first, first + MOST);
   return (
     <div class="scroll" data-look="rows" tabIndex={0} role="region" aria-label="Rows">
       {tokens && <p class="copied">Copied out: tags {tokens.join(", ") || "none"}, next position {offset}.</p>}
       <table class="rows">
-        <caption>Rows</caption>
+        <caption>{rows.length <= MOST ? "Rows" : `Rows ${first} to ${first + shown.length - 1} of ${rows.length}; ↓ and ↑ go on`}</caption>
         <thead>
           <tr>
             <th scope="col">row</th>
@@ -84,7 +89,7 @@ function RowTable({ still, selected }: { still: Still; selected: number }) {
           </tr>
         </thead>
         <tbody>
-          {rows.map((row, index) => (
+          {shown.map((row, i) => [row, first + i] as const).map(([row, index]) => (
             <tr key={index} class={index === selected ? "selected" : ""}>
               <th scope="row">
                 <button class="link" aria-pressed={index === selected} aria-label={`Row ${index}`} onClick={() => set({ row: index })}>{index}</button>
