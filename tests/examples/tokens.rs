@@ -9,9 +9,7 @@ use annulus_engine::checkpoint::{Checkpoint, locate};
 use annulus_engine::text::Tokenizer;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let model = std::env::args()
-        .nth(1)
-        .ok_or("usage: tokens MODEL < strings.jsonl")?;
+    let model = std::env::args().nth(1).ok_or("usage: tokens MODEL < strings.jsonl")?;
     let tokenizer = Tokenizer::open(&Checkpoint::open(&locate(&model)?)?)?;
     let mut out = stdout().lock();
     for line in stdin().lock().lines() {

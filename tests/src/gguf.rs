@@ -81,13 +81,7 @@ impl Gguf {
 
     /// Adds a tensor; `dims` has the fastest axis first.
     pub fn tensor(&mut self, name: &str, dims: &[u64], kind: u32, data: Vec<u8>) -> &mut Self {
-        self.tensors.push(Tensor {
-            name: name.to_owned(),
-            dims: dims.to_vec(),
-            kind,
-            data,
-            claimed_offset: None,
-        });
+        self.tensors.push(Tensor { name: name.to_owned(), dims: dims.to_vec(), kind, data, claimed_offset: None });
         self
     }
 
@@ -97,16 +91,8 @@ impl Gguf {
         let mut out = Vec::new();
         out.extend(self.magic);
         out.extend(self.version.to_le_bytes());
-        out.extend(
-            self.claimed_tensors
-                .unwrap_or(self.tensors.len() as u64)
-                .to_le_bytes(),
-        );
-        out.extend(
-            self.claimed_pairs
-                .unwrap_or(self.metadata.len() as u64)
-                .to_le_bytes(),
-        );
+        out.extend(self.claimed_tensors.unwrap_or(self.tensors.len() as u64).to_le_bytes());
+        out.extend(self.claimed_pairs.unwrap_or(self.metadata.len() as u64).to_le_bytes());
         for (key, value) in &self.metadata {
             string(&mut out, key);
             put(&mut out, value);
@@ -114,11 +100,7 @@ impl Gguf {
         let mut offset = 0;
         for tensor in &self.tensors {
             string(&mut out, &tensor.name);
-            out.extend(
-                u32::try_from(tensor.dims.len())
-                    .unwrap_or(u32::MAX)
-                    .to_le_bytes(),
-            );
+            out.extend(u32::try_from(tensor.dims.len()).unwrap_or(u32::MAX).to_le_bytes());
             for dim in &tensor.dims {
                 out.extend(dim.to_le_bytes());
             }
@@ -159,9 +141,7 @@ fn put(out: &mut Vec<u8>, value: &Value) {
         }
         Value::I32s(values) => {
             let mut bytes = array_header(5, values.len() as u64);
-            values
-                .iter()
-                .for_each(|value| bytes.extend(value.to_le_bytes()));
+            values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
             (9, bytes)
         }
         Value::Raw(kind, bytes) => (*kind, bytes.clone()),
@@ -202,10 +182,7 @@ pub fn small_llama() -> Gguf {
         .set("tokenizer.ggml.token_type", Value::I32s(kinds))
         .set("tokenizer.ggml.merges", Value::Strings(vec![]))
         .set("tokenizer.ggml.eos_token_id", Value::U32(0))
-        .set(
-            "tokenizer.chat_template",
-            "{{ messages[0].content }}".into(),
-        );
+        .set("tokenizer.chat_template", "{{ messages[0].content }}".into());
     // (name, dims with the fastest first, encoding, bytes for 32 elements)
     let tensors: [(&str, &[u64], u32, usize); 12] = [
         ("token_embd.weight", &[32, 12], 8, 34),
@@ -227,23 +204,13 @@ pub fn small_llama() -> Gguf {
         let mut data = Vec::new();
         for _ in 0..blocks {
             let mut block: Vec<u8> = match kind {
-                0 => (0..32)
-                    .flat_map(|_| random.uniform().to_le_bytes())
-                    .collect(),
+                0 => (0..32).flat_map(|_| random.uniform().to_le_bytes()).collect(),
                 _ => (0..bytes).map(|_| random.byte()).collect(),
             };
             if kind != 0 {
                 // Keeps float16 and bfloat16 finite: the scale of a block, or each element.
-                let odd = if kind == 2 || kind == 3 || kind == 8 {
-                    4.min(bytes)
-                } else {
-                    bytes
-                };
-                block[..odd]
-                    .iter_mut()
-                    .skip(1)
-                    .step_by(2)
-                    .for_each(|byte| *byte &= 0xbf);
+                let odd = if kind == 2 || kind == 3 || kind == 8 { 4.min(bytes) } else { bytes };
+                block[..odd].iter_mut().skip(1).step_by(2).for_each(|byte| *byte &= 0xbf);
             }
             data.extend(block);
         }

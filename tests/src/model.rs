@@ -12,17 +12,11 @@ const NAME: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 /// When it is not there: a test that cannot run has failed.
 #[must_use]
 pub fn default_gguf() -> PathBuf {
-    let path = env::var_os("ANNULUS_TEST_GGUF").map_or_else(
-        || {
-            annulus_engine::checkpoint::Places::from_env()
-                .models()
-                .join(NAME)
-        },
-        PathBuf::from,
-    );
+    let path = env::var_os("ANNULUS_TEST_GGUF")
+        .map_or_else(|| annulus_engine::checkpoint::Places::from_env().models().join(NAME), PathBuf::from);
     assert!(
         path.is_file(),
-        "this test needs the default model at {}: fetch it with `make model`, or set ANNULUS_TEST_GGUF to where it lies",
+        "this test needs the default model at {}: `make test` puts it there; otherwise set ANNULUS_TEST_GGUF to where it lies",
         path.display()
     );
     path

@@ -73,18 +73,12 @@ pub const CHAT_TEMPLATE: &str = "{% for message in messages %}{{'<|im_start|>' +
 ///
 /// # Errors
 /// When a file cannot be written.
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "options are written where they are used"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "options are written where they are used")]
 pub fn tiny_llama(folder: &Path, options: TinyOptions) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let write = |name: &str, value: &Value| fs::write(folder.join(name), format!("{value:#}"));
     write("config.json", &config(&options))?;
-    write(
-        "generation_config.json",
-        &json!({"eos_token_id": [IM_END, END_OF_TEXT]}),
-    )?;
+    write("generation_config.json", &json!({"eos_token_id": [IM_END, END_OF_TEXT]}))?;
     write("tokenizer.json", &tokenizer())?;
     write(
         "tokenizer_config.json",
@@ -95,10 +89,7 @@ pub fn tiny_llama(folder: &Path, options: TinyOptions) -> io::Result<()> {
             "chat_template": CHAT_TEMPLATE,
         }),
     )?;
-    fs::write(
-        folder.join("model.safetensors"),
-        safetensors(&tensors(&options)),
-    )
+    fs::write(folder.join("model.safetensors"), safetensors(&tensors(&options)))
 }
 
 fn config(options: &TinyOptions) -> Value {
@@ -145,19 +136,15 @@ fn tokenizer() -> Value {
         .zip(0..)
         .map(|(character, id): (char, u32)| (character.to_string(), id.into()))
         .collect();
-    let added: Vec<Value> = [
-        (END_OF_TEXT, "<|endoftext|>"),
-        (IM_START, "<|im_start|>"),
-        (IM_END, "<|im_end|>"),
-    ]
-    .into_iter()
-    .map(|(id, content)| {
-        json!({
-            "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": false, "special": true,
+    let added: Vec<Value> = [(END_OF_TEXT, "<|endoftext|>"), (IM_START, "<|im_start|>"), (IM_END, "<|im_end|>")]
+        .into_iter()
+        .map(|(id, content)| {
+            json!({
+                "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true,
+            })
         })
-    })
-    .collect();
+        .collect();
     let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
     json!({
         "version": "1.0",
@@ -195,9 +182,7 @@ fn tensors(options: &TinyOptions) -> Vec<Tensor> {
     let (inner, kv) = (2 * hidden, options.kv_heads * options.head_dim);
     let mut out: Vec<Tensor> = Vec::new();
     let mut matrix = |name: &str, rows: usize, columns: usize| {
-        let values = (0..rows * columns)
-            .map(|_| random.uniform() * 0.4)
-            .collect();
+        let values = (0..rows * columns).map(|_| random.uniform() * 0.4).collect();
         out.push((name.to_owned(), vec![rows, columns], values));
     };
     matrix("model.embed_tokens.weight", options.vocabulary, hidden);
@@ -214,11 +199,7 @@ fn tensors(options: &TinyOptions) -> Vec<Tensor> {
             ("mlp.up_proj", inner, hidden),
             ("mlp.down_proj", hidden, inner),
         ] {
-            matrix(
-                &format!("model.layers.{layer}.{part}.weight"),
-                rows,
-                columns,
-            );
+            matrix(&format!("model.layers.{layer}.{part}.weight"), rows, columns);
         }
     }
     let mut norm = |name: String| {
@@ -227,9 +208,7 @@ fn tensors(options: &TinyOptions) -> Vec<Tensor> {
     };
     for layer in 0..options.layers {
         norm(format!("model.layers.{layer}.input_layernorm.weight"));
-        norm(format!(
-            "model.layers.{layer}.post_attention_layernorm.weight"
-        ));
+        norm(format!("model.layers.{layer}.post_attention_layernorm.weight"));
     }
     norm("model.norm.weight".to_owned());
     out
@@ -242,10 +221,7 @@ fn safetensors(tensors: &[Tensor]) -> Vec<u8> {
     for (name, shape, values) in tensors {
         let start = data.len();
         data.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        header.insert(
-            name.clone(),
-            json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}),
-        );
+        header.insert(name.clone(), json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}));
     }
     let mut header = Value::Object(header).to_string();
     // Spaces at the end, so that the data begins on a boundary of 8.

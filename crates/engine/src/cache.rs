@@ -11,12 +11,11 @@
 
 use annulus_plan::{ColumnOp, Columns, Growth, Kind, Layout, Mask, Step};
 use mlx_rs::fast::{ScaledDotProductAttentionMask, scaled_dot_product_attention};
-use mlx_rs::ops::zeros_dtype;
+use mlx_rs::ops::{concatenate, zeros_dtype};
 use mlx_rs::{Array, transforms};
 
 use crate::error::{Error, Result};
 use crate::mlx;
-use crate::nn::concat;
 use crate::rope::{Rope, RopePositions};
 
 /// The axis of columns in every plane.
@@ -199,7 +198,7 @@ fn grow(plane: Option<Array>, incoming: &Array, columns: u32) -> Result<Array> {
     let empty = zeros_dtype(&shape, incoming.dtype())?;
     match plane {
         None => Ok(empty),
-        Some(plane) => Ok(concat(&[&plane, &empty], 2)?),
+        Some(plane) => Ok(concatenate(&[&plane, &empty], 2)?),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::job::{Job, Sampling, Sink};
 use crate::text::{ChatTemplate, Tokenizer};
@@ -16,8 +17,6 @@ pub struct Front {
     pub created: u64,
     /// Positions that the model was made for.
     pub context_length: usize,
-    /// Its tokenizer.
-    pub tokenizer: Arc<crate::text::Tokenizer>,
     /// Tokens that end a generation.
     pub end_tokens: Vec<u32>,
     /// Sampling that the checkpoint recommends, where it does.
@@ -81,6 +80,12 @@ impl Engine {
     #[must_use]
     pub fn load(&self) -> Load {
         self.worker.load()
+    }
+
+    /// See [`Worker::stop_within`].
+    #[must_use]
+    pub fn stop_within(&self, patience: Duration) -> bool {
+        self.worker.stop_within(patience)
     }
 
     /// See [`Worker::stop`].

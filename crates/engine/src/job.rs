@@ -34,7 +34,8 @@ pub struct Job {
     pub sampling: Sampling,
     /// Strings that end the text; they are matched on decoded text and not part of the output.
     pub stop: Vec<String>,
-    /// Report log-probabilities of generated tokens, with this many alternatives each.
+    /// Report log-probabilities of generated tokens, with this many alternatives each. The token that ends the
+    /// generation is then reported too, without text: an evaluation that asks for one token must get one.
     pub logprobs: Option<usize>,
     /// Report log-probabilities of the prompt's tokens too, as [`Event::Prompt`].
     pub prompt_logprobs: bool,

@@ -13,6 +13,7 @@ use crate::engine::{Engine, Front};
 use crate::generate::Session;
 use crate::job::Sampling;
 use crate::models;
+use crate::text::{self, ChatTemplate, TextError, Tokenizer};
 use crate::weights::{Representation, Weights};
 use crate::worker::Worker;
 
@@ -137,6 +138,10 @@ fn file_name(path: &std::path::Path) -> String {
 fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let Parts { checkpoint, id, backend } = parts;
     let words = |error: LoadError| error.to_string();
+    let unreadable = |error: TextError| error.to_string();
+    let tokenizer = Tokenizer::open(&checkpoint).map_err(unreadable)?;
+    let template = ChatTemplate::open(&checkpoint, &tokenizer).map_err(unreadable)?;
+    let end_tokens = text::end_tokens(&checkpoint, &tokenizer).map_err(unreadable)?;
     let dtype = options.compute_dtype.resolve(backend, stored_dtype(&checkpoint));
     let representation = representation(options, backend, &checkpoint);
     let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation };
@@ -147,9 +152,10 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
         id,
         created: checkpoint.created(),
         context_length: model.context_length(),
-        tokenizer: Arc::new(crate::text::Tokenizer),
-        end_tokens: vec![],
+        end_tokens,
         sampling: sampling(&checkpoint),
+        tokenizer: Arc::new(tokenizer),
+        template,
         details: details(&checkpoint, backend, dtype, representation),
     });
     let mut session = Session::new(model, Arc::clone(&front), chunk, options.fault_after);

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
+use annulus_kernels::memory::prefer_large_pages;
 use mlx_rs::error::Exception;
 use mlx_rs::{Array, Dtype, Stream};
 
@@ -144,7 +145,10 @@ impl Floats {
     /// So many zeros.
     #[must_use]
     pub fn zeros(count: usize) -> Self {
-        Self { padded: vec![0.0; count + Self::PADDING] }
+        // Zeroed memory of this size comes from the system untouched: nothing is paid before it is filled in.
+        let mut padded = vec![0.0; count + Self::PADDING];
+        prefer_large_pages(&mut padded);
+        Self { padded }
     }
 
     /// The numbers, to be filled in.

@@ -1,6 +1,6 @@
 //! The layers that models are made of.
 
-use mlx_rs::ops::{addmm, concatenate_axis, dequantize, multiply, quantized_matmul, sigmoid};
+use mlx_rs::ops::{addmm, dequantize, multiply, quantized_matmul, sigmoid};
 use mlx_rs::{Array, fast};
 
 use crate::mlx::Result;
@@ -141,12 +141,4 @@ pub fn split_heads(x: &Array, heads: i32) -> Result<Array> {
 pub fn join_heads(x: &Array) -> Result<Array> {
     let (b, l) = (x.dim(0), x.dim(2));
     x.transpose_axes(&[0, 2, 1, 3])?.reshape(&[b, l, -1])
-}
-
-/// One array after the other along an axis.
-///
-/// # Errors
-/// When the other axes differ.
-pub fn concat(arrays: &[&Array], axis: i32) -> Result<Array> {
-    concatenate_axis(arrays, axis)
 }

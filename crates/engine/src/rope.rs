@@ -67,10 +67,15 @@ impl Rope {
         Ok(Self { dims, traditional, scale, turns })
     }
 
-    /// A rotation by frequencies that the checkpoint holds: `[dims / 2]`.
-    #[must_use]
-    pub fn with_frequencies(dims: i32, traditional: bool, frequencies: Array) -> Self {
-        Self { dims, traditional, scale: 1.0, turns: Turns::Frequencies(frequencies) }
+    /// A rotation whose frequencies are multiplied by factors that the checkpoint holds, `[dims / 2]`: GGUF files store a
+    /// scaling so, in place of its parameters.
+    ///
+    /// # Errors
+    /// When MLX cannot compute the frequencies.
+    pub fn with_factors(dims: i32, theta: f32, traditional: bool, factors: &Array) -> Result<Self> {
+        let frequencies = plain_frequencies(dims, theta)?.multiply(factors)?;
+        frequencies.eval()?;
+        Ok(Self { dims, traditional, scale: 1.0, turns: Turns::Frequencies(frequencies) })
     }
 
     /// Turns `x`, `[B, heads, L, dim]`: column `i` of row `r` by the position of row `r` plus `i`.
@@ -116,10 +121,15 @@ impl RopePositions {
     }
 }
 
+/// `theta^(2 i / dims)` in float32 on the device: `[dims / 2]`.
+fn plain_frequencies(dims: i32, theta: f32) -> Result<Array> {
+    let exponents = arange::<_, f32>(0, dims, 2)?.divide(Array::from_f32(dims as f32))?;
+    Array::from_f32(theta).power(exponents)?.as_dtype(Dtype::Float32)
+}
+
 /// The frequencies of Llama 3, in float32 on the device: `[dims / 2]`.
 fn llama3(dims: i32, theta: f32, factor: f32, low: f32, high: f32, original: f32) -> Result<Array> {
-    let exponents = arange::<_, f32>(0, dims, 2)?.divide(Array::from_f32(dims as f32))?;
-    let plain = Array::from_f32(theta).power(exponents)?.as_dtype(Dtype::Float32)?;
+    let plain = plain_frequencies(dims, theta)?;
     let waves = Array::from_f32(2.0 * std::f32::consts::PI).multiply(&plain)?;
     let (longest, shortest) = (Array::from_f32(original / low), Array::from_f32(original / high));
     let stretched = select(gt(&waves, &longest)?, plain.multiply(Array::from_f32(factor))?, &plain)?;

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::job::{Event, Job, JobError, Sink};
 
@@ -231,6 +232,17 @@ impl Worker {
     pub fn stop(&self) {
         self.shared.lock().stopping = true;
         self.shared.changed.notify_all();
+    }
+
+    /// As [`Worker::stop`], and waits at most so long for the thread's end. It says whether that came: a load that is
+    /// under way cannot be interrupted.
+    #[must_use]
+    pub fn stop_within(&self, patience: Duration) -> bool {
+        self.stop();
+        let running = |state: &mut State| !matches!(state.status, Status::Failed(_));
+        let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), patience, running);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        matches!(state.status, Status::Failed(_))
     }
 }
 

@@ -7,6 +7,7 @@
 //! - [`sgemm`]: float32 matrix products, row-major, with any strides;
 //! - [`gemv`]: the same for one row, at memory speed;
 //! - [`dequantize`]: affine groups to float32;
+//! - [`memory`]: advice to the operating system;
 //! - [`cblas`]: the C symbol, and the switch that sends calls back to the BLAS of the wheel.
 //!
 //! This crate knows nothing of MLX; its results are tested against sums in float64.
@@ -14,4 +15,5 @@
 pub mod cblas;
 pub mod dequantize;
 pub mod gemv;
+pub mod memory;
 pub mod sgemm;

@@ -1,30 +1,30 @@
 //! Column operations: what a plan asks of the planes, as data.
-//!
-//! A plane is a tensor `[rows, .., columns, ..]`; an operation speaks of its rows and columns only, so one list serves keys and
-//! values, plain or quantized. *Incoming* columns are those the model computed for this append. Executing the list in order on
-//! every plane of a layer is all that moving a cache means; [`Grid`](crate::Grid) does it on integers.
-//!
-//! # JSON
-//!
-//! Each operation is an object whose `do` names it, with these fields; a range is `[from, to]`, the end not included.
-//!
-//! ```json
-//! {"do": "grow", "columns": 256}
-//! {"do": "write", "at": 4, "columns": 1}
-//! {"do": "scatter", "starts": [4, 2], "columns": 3}
-//! {"do": "pin", "runs": [{"row": 0, "incoming": [0, 2], "at": 0}]}
-//! {"do": "concat", "columns": 3}
-//! {"do": "slice", "ranges": [[3, 8], [0, 3]]}
-//! {"do": "roll", "over": [0, 8], "shifts": [2, 0]}
-//! {"do": "pad_left", "at": 0, "columns": 2}
-//! {"do": "take_rows", "rows": [2, 0]}
-//! {"do": "join", "rows": [[{"empty": 2}, {"source": [0, 6]}]]}
-//! {"do": "copy_row", "row": 1, "ranges": [[2, 8]]}
-//! ```
 
 use crate::units::{Col, Columns, Row};
 
 /// One operation on the columns of every plane of a layer.
+///
+/// A plane is a tensor `[rows, .., columns, ..]`; an operation speaks of its rows and columns only, so one list serves keys and
+/// values, plain or quantized. *Incoming* columns are those the model computed for this append. Executing the list in order on
+/// every plane of a layer is all that moving a cache means; [`Grid`](crate::Grid) does it on integers.
+///
+/// # JSON
+///
+/// Each operation is an object whose `do` names it, with these fields; a range is `[from, to]`, the end not included.
+///
+/// ```json
+/// {"do": "grow", "columns": 256}
+/// {"do": "write", "at": 4, "columns": 1}
+/// {"do": "scatter", "starts": [4, 2], "columns": 3}
+/// {"do": "pin", "runs": [{"row": 0, "incoming": [0, 2], "at": 0}]}
+/// {"do": "concat", "columns": 3}
+/// {"do": "slice", "ranges": [[3, 8], [0, 3]]}
+/// {"do": "roll", "over": [0, 8], "shifts": [2, 0]}
+/// {"do": "pad_left", "at": 0, "columns": 2}
+/// {"do": "take_rows", "rows": [2, 0]}
+/// {"do": "join", "rows": [[{"empty": 2}, {"source": [0, 6]}]]}
+/// {"do": "copy_row", "row": 1, "ranges": [[2, 8]]}
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

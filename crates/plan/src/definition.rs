@@ -1,12 +1,12 @@
 //! The definition: what "right" means, without columns, rings or padding.
-//!
-//! A row is a list of tokens with positions. A query at position p sees the row's tokens at the positions
-//! `max(0, p-W+1)..=p`; with k sinks, those below k and `max(k, p-(W-k)+1)..=p`; under full attention all up to p. Nothing else:
-//! no padding, no rejected draft, no other row. Everything in this crate is an optimisation of [`Rule::sees`].
 
 use crate::layout::Kind;
 
 /// Which positions a query sees.
+///
+/// A row is a list of tokens with positions. A query at position p sees the row's tokens at the positions
+/// `max(0, p-W+1)..=p`; with k sinks, those below k and `max(k, p-(W-k)+1)..=p`; under full attention all up to p. Nothing else:
+/// no padding, no rejected draft, no other row. Everything in this crate is an optimisation of [`Rule::sees`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// W, or none under full attention.

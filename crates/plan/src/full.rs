@@ -1,15 +1,4 @@
 //! Full attention: columns only grow, and each row ends at a column of its own.
-//!
-//! Row `r` has `left_pad[r]` empty columns, then its tokens, and the next one goes to column `left_pad[r] + offset`: its *end*.
-//! A rejected draft is forgotten by moving the end back; nothing else moves, and the next append writes over it.
-//!
-//! ```text
-//! column      0    1    2    3    4    5
-//! row 0       .    .    a0   a1   x         left_pad 2, offset 2, end 4; x was rejected
-//! row 1       b0   b1   b2   b3   b4        left_pad 0, offset 5, end 5
-//! ```
-//!
-//! When all ends agree an append is one contiguous write, otherwise each row is written where it ends.
 
 use crate::Error;
 use crate::column::{ColumnOp, Piece, Shape};
@@ -17,9 +6,20 @@ use crate::mask::{Mask, RowRun, Runs};
 use crate::phase::{Phase, Prefill};
 use crate::rows;
 use crate::step::{Extract, Growth, Move, Padding, Rope, Source, Step};
-use crate::units::{Col, Columns, Pos, Row, columns, position, row_count};
+use crate::units::{Col, Columns, Pos, Row, columns, row_count};
 
 /// The state of a group of rows under full attention.
+///
+/// Row `r` has `left_pad[r]` empty columns, then its tokens, and the next one goes to column `left_pad[r] + offset`: its *end*.
+/// A rejected draft is forgotten by moving the end back; nothing else moves, and the next append writes over it.
+///
+/// ```text
+/// column      0    1    2    3    4    5
+/// row 0       .    .    a0   a1   x         left_pad 2, offset 2, end 4; x was rejected
+/// row 1       b0   b1   b2   b3   b4        left_pad 0, offset 5, end 5
+/// ```
+///
+/// When all ends agree an append is one contiguous write, otherwise each row is written where it ends.
 ///
 /// ```
 /// use annulus_plan::{Full, Growth, Source};
@@ -68,8 +68,8 @@ impl Full {
             growth,
             phase,
         };
-        for row in 0..full.rows() {
-            let end = full.offsets[row].wide() + i64::from(full.left_pad[row]);
+        for (row, (o, &pad)) in full.offsets.iter().zip(&full.left_pad).enumerate() {
+            let end = o.wide() + i64::from(pad);
             if !(0..=i64::from(capacity)).contains(&end) {
                 let high = capacity.into();
                 return Err(Error::OutOfRange { op, field: "offsets", row: Some(row), got: end, low: 0, high });
@@ -155,12 +155,7 @@ impl Full {
         rows::appendable(self.rows(), n)?;
         let phase = self.phase.append(n, real, self.rows())?;
         let needed = columns(op, "tokens", i64::from(self.width()) + i64::from(n))?;
-        let mut offsets = Vec::with_capacity(self.rows());
-        let mut runs = Vec::with_capacity(self.rows());
-        for ((o, &pad), head) in self.offsets.iter().zip(&self.left_pad).zip(self.ends()) {
-            offsets.push(position(op, "tokens", o.wide() + i64::from(n))?);
-            runs.push(RowRun { start: pad, head, origin: o.0.saturating_sub_unsigned(head) });
-        }
+        let offsets = rows::advanced(&self.offsets, n)?;
         let mut ops = Vec::with_capacity(1);
         let capacity = self.grown(needed);
         if capacity > self.capacity {
@@ -174,7 +169,13 @@ impl Full {
         });
         let next = Self { offsets, left_pad: self.left_pad.clone(), capacity, growth: self.growth, phase };
         let moved = crate::column::moved(&ops, self.shape());
-        let mask = Mask::shortest(Runs { queries: n, pinned: 0, ring: needed, rotation: 0, window: None, rows: runs });
+        let run = |((o, &pad), head): ((&Pos, &u32), u32)| RowRun {
+            start: pad,
+            head,
+            origin: o.0.saturating_sub_unsigned(head),
+        };
+        let runs = Runs { queries: n, pinned: 0, ring: needed, rotation: 0, window: None, rows: Vec::new() };
+        let mask = Mask::shortest(runs, self.offsets.iter().zip(&self.left_pad).zip(self.ends()).map(run));
         Ok(Step { ops, next, fetch: Columns::new(0, needed), rope: Rope::of(&self.offsets), mask, moved })
     }
 
@@ -188,10 +189,7 @@ impl Full {
         let Some(shifts) = self.phase.rolls(&self.offsets) else {
             return Ok(self.still(next));
         };
-        for (row, &shift) in shifts.iter().enumerate() {
-            next.offsets[row] = Pos(next.offsets[row].0.saturating_sub_unsigned(shift));
-            next.left_pad[row] = next.left_pad[row].saturating_add(shift);
-        }
+        rows::roll(&mut next.offsets, &mut next.left_pad, &shifts);
         let over = Columns::new(0, self.width());
         Ok(Move::new(vec![ColumnOp::Roll { over, shifts }], next, self.shape()))
     }
@@ -278,8 +276,8 @@ impl Full {
         let live = self.live(row.index());
         let held = live.len().min(limit.unwrap_or(u32::MAX));
         let ranges = vec![Columns::new(live.to - held, live.to)];
-        let offset = Pos(self.phase.valid(row.index(), self.offsets[row.index()]).0.max(0));
-        let source = Source { columns: held, capacity: held, offset, pinned: 0 };
+        let next = self.offsets.get(row.index()).map_or(0, |&o| self.phase.valid(row.index(), o).0);
+        let source = Source { columns: held, capacity: held, offset: Pos(next.max(0)), pinned: 0 };
         Ok(Extract { ops: vec![ColumnOp::CopyRow { row, ranges }], source })
     }
 
@@ -311,7 +309,7 @@ impl Full {
         Ok(self.still(next))
     }
 
-    fn ends(&self) -> impl Iterator<Item = u32> {
+    fn ends(&self) -> impl Iterator<Item = u32> + Clone {
         let end = |(o, &pad): (&Pos, &u32)| u32::try_from(o.wide() + i64::from(pad)).unwrap_or(0);
         self.offsets.iter().zip(&self.left_pad).map(end)
     }

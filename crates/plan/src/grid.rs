@@ -1,7 +1,4 @@
 //! The reference interpreter: column operations run on a grid of values instead of tensors.
-//!
-//! What the engine does to every plane of a layer, this does to one table, so that a plan can be tested, shown and stepped
-//! through without a tensor. It is written to be obviously right, not to be fast.
 
 use crate::Error;
 use crate::column::{ColumnOp, Piece};
@@ -11,6 +8,9 @@ use crate::units::{Columns, MAX_ROWS};
 pub const CELL_LIMIT: usize = 1 << 24;
 
 /// A table of rows and columns; every row has the same columns.
+///
+/// What the engine does to every plane of a layer, this does to one table, so that a plan can be tested, shown and stepped
+/// through without a tensor. It is written to be obviously right, not to be fast.
 ///
 /// ```
 /// use annulus_plan::{Col, ColumnOp, Grid, Inputs};
@@ -81,14 +81,13 @@ impl<T: Copy> Grid<T> {
         self.cells.resize(rows.min(MAX_ROWS), line);
     }
 
-    /// Runs a list of operations and returns the rows that it copied out. Nothing runs when the list does not fit.
+    /// Runs a list of operations and returns the rows that it copied out. A list that does not fit leaves the grid half done:
+    /// who must be able to go back runs it on a copy.
     pub fn run(&mut self, ops: &[ColumnOp], inputs: Inputs<'_, T>) -> Result<Vec<Vec<T>>, Error> {
-        let mut staged = self.clone();
         let mut out = Vec::new();
         for op in ops {
-            staged.execute(op, inputs, &mut out)?;
+            self.execute(op, inputs, &mut out)?;
         }
-        *self = staged;
         Ok(out)
     }
 

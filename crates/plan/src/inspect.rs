@@ -8,13 +8,14 @@ use serde_json::Value;
 
 use crate::column::ColumnOp;
 use crate::definition::History;
+use crate::entry::Entry;
 use crate::fault::Faults;
 use crate::layout::Layout;
 use crate::phase::Phase;
 use crate::replay::{Refusal, not_a_scenario};
 use crate::ring::Ring;
 use crate::scenario::{Op, Scenario};
-use crate::session::{Appended, Done, Entry, Group, Session};
+use crate::session::{Appended, Done, Group, Session};
 use crate::step::Growth;
 use crate::units::Columns;
 use crate::{Error, words};

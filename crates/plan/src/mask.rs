@@ -1,7 +1,4 @@
 //! Masks as data: which fetched columns a query may see.
-//!
-//! A mask is never a matrix here. It is nothing at all, or the word *causal*, or one pair of integers a row from which the
-//! visible columns of any query follow. The engine builds a dense mask on the device only when it must.
 
 use crate::Error;
 use crate::units::Columns;
@@ -10,6 +7,9 @@ use crate::units::Columns;
 pub const DENSE_LIMIT: u32 = 1 << 24;
 
 /// What the queries of an append may see of the fetched columns.
+///
+/// A mask is never a matrix here. It is nothing at all, or the word *causal*, or one pair of integers a row from which the
+/// visible columns of any query follow. The engine builds a dense mask on the device only when it must.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -141,19 +141,21 @@ impl Mask {
         Ok(line)
     }
 
-    /// The shortest form of `runs`: [`Mask::None`] when every query sees everything, [`Mask::Causal`] when only the order of
-    /// the queries limits them.
-    pub(crate) fn shortest(runs: Runs) -> Self {
+    /// The shortest form of `runs` with these rows: [`Mask::None`] when every query sees everything, [`Mask::Causal`] when only
+    /// the order of the queries limits them. The rows are stored only when they are needed.
+    pub(crate) fn shortest(mut runs: Runs, rows: impl Iterator<Item = RowRun> + Clone) -> Self {
         let (n, ring) = (runs.queries, runs.ring);
         let tail = ring.saturating_sub(n);
         let windowed = runs.window.is_some_and(|w| ring > w);
-        let plain = n <= ring && !windowed && runs.rows.iter().all(|r| r.start == 0 && r.head == tail);
-        let pins_shown = runs.rows.iter().all(|r| r.origin >= 0 && r.origin.unsigned_abs() >= runs.pinned);
-        if plain && n == 1 && pins_shown {
+        let plain = n <= ring && !windowed && rows.clone().all(|r| r.start == 0 && r.head == tail);
+        let pinned = runs.pinned;
+        let pins_shown = |r: RowRun| r.origin >= 0 && r.origin.unsigned_abs() >= pinned;
+        if plain && n == 1 && rows.clone().all(pins_shown) {
             Self::None
         } else if plain && runs.rotation == 0 && runs.pinned == 0 {
             Self::Causal
         } else {
+            runs.rows.extend(rows);
             Self::Runs(runs)
         }
     }

@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
+use crate::entry::{Entry, State};
 use crate::layout::Kind;
 use crate::scenario::{Op, Scenario, read_kind};
-use crate::session::{Entry, Session, State};
+use crate::session::Session;
 
 /// What became of one scenario: one line of output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,7 +54,10 @@ impl Refusal {
 /// ```
 /// let line = r#"{"id": "a", "scenario": {"cache": {"kind": "full"}, "ops": [{"op": "empty", "rows": 1}]}}"#;
 /// let out = annulus_plan::replay(line);
-/// assert_eq!(out, "{\"id\":\"a\",\"steps\":[{\"state\":{\"offsets\":[0],\"left_pad\":[0],\"width\":0}}]}\n");
+/// assert_eq!(
+///     out,
+///     "{\"id\":\"a\",\"steps\":[{\"state\":{\"offsets\":[0],\"left_pad\":[0],\"width\":0},\"visible\":[[]]}]}\n"
+/// );
 /// ```
 #[must_use]
 pub fn replay(text: &str) -> String {
@@ -137,7 +141,7 @@ pub(crate) fn not_a_scenario() -> Refusal {
 /// The geometry log of a running server: the operations of several groups and layouts, interleaved.
 #[derive(Default)]
 struct Log {
-    groups: BTreeMap<String, Vec<Kind>>,
+    groups: BTreeMap<String, Vec<Result<Kind, Error>>>,
     runs: Vec<Run>,
     index: BTreeMap<(String, u64), usize>,
 }
@@ -155,21 +159,22 @@ impl Log {
         let group = line.get("group").map(Value::to_string).unwrap_or_default();
         if let Some(layouts) = line.get("layouts") {
             let kinds = layouts.as_array().ok_or_else(|| malformed("layouts", "a list of caches"))?;
-            let kinds = kinds.iter().map(read_kind).collect::<Result<Vec<_>, Error>>()?;
-            self.groups.insert(group, kinds);
+            self.groups.insert(group, kinds.iter().map(read_kind).collect());
             return Ok(());
         }
         let layout = line.get("layout").and_then(Value::as_u64).ok_or_else(|| malformed("layout", "a number"))?;
         let kinds = self.groups.get(&group).ok_or_else(|| malformed("group", "a group whose layouts were named"))?;
-        let kind = usize::try_from(layout).ok().and_then(|i| kinds.get(i)).copied();
+        let kind = usize::try_from(layout).ok().and_then(|i| kinds.get(i)).cloned();
         let kind = kind.ok_or_else(|| malformed("layout", "a layout of the group"))?;
         let key = (group, layout);
         let at = match self.index.get(&key) {
             Some(&at) => at,
             None => {
                 let id = Value::String(format!("group {} layout {}", key.0, key.1));
-                let outcome = Outcome { id, error: None, steps: Vec::new() };
-                self.runs.push(Run { session: Session::new(kind), last: None, outcome });
+                // A layout that cannot be planned is one refused scenario; the others of the group go on.
+                let error = kind.as_ref().err().map(|e| Refusal::of(None, None, e));
+                let outcome = Outcome { id, error, steps: Vec::new() };
+                self.runs.push(Run { session: Session::new(kind.unwrap_or(Kind::Full)), last: None, outcome });
                 self.index.insert(key, self.runs.len() - 1);
                 self.runs.len() - 1
             }

@@ -1,71 +1,19 @@
 //! The ring: a sliding window of W columns whose write head all rows share.
-//!
-//! While the ring is not full its columns lie in the order of time. Then the head goes back to column 0, and each decode step
-//! writes over the oldest column, the same for every row. A window of 4, after six tokens of row 0 and four of row 1:
-//!
-//! ```text
-//!                      head
-//! column      0    1  | 2    3
-//! row 0       a4   a5 | a2   a3        offset 6
-//! row 1       b2   b3 | b0   b1        offset 4
-//!
-//! temporal    2    3    0    1         column 2 is the oldest: rotation 2
-//! ```
-//!
-//! Let A be the number of active columns and call the t-th oldest *temporal column* t. One identity is the whole layout: for
-//! every row, temporal column t holds position `offset - A + t`, as long as `t >= left_pad`. Everything else is bookkeeping
-//! that keeps it true.
-//!
-//! An append of several columns, or one whose rows differ in padding, is a *block*: the columns are brought to temporal order,
-//! the newest W-1 are kept, and the block goes behind them, so the planes are for a moment wider than W. Each query of the
-//! block still finds its whole window, and the next single column turns the planes back into a ring.
-//!
-//! # Sinks
-//!
-//! With k attention sinks the planes hold k *pinned* columns on the left, then a ring of W-k. Column s of the pinned ones holds
-//! a copy of position s; the token also lies in the ring until it is overwritten there. A query sees its ring window, and those
-//! pinned columns that are older than it: together exactly the first k positions and the last W-k.
+
+mod append;
+mod members;
+mod undo;
+mod window;
+
+pub use window::Window;
 
 use crate::Error;
-use crate::column::{ColumnOp, Piece, PinRun, Shape, moved};
-use crate::mask::{Mask, RowRun, Runs, turned};
-use crate::phase::{Phase, Prefill};
+use crate::column::{ColumnOp, Shape};
+use crate::mask::turned;
+use crate::phase::Phase;
 use crate::rows;
-use crate::step::{Extract, Growth, Move, Padding, Rope, Source, Step};
-use crate::units::{Col, Columns, Pos, Row, columns, position, row_count};
-
-/// What a ring is made of, before it has rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    /// W: the most columns a query sees.
-    pub size: u32,
-    /// How many of them are the first positions of the row. Less than `size`.
-    pub sinks: u32,
-}
-
-impl Window {
-    /// A window of the newest `size` columns.
-    #[must_use]
-    pub const fn of(size: u32) -> Self {
-        Self { size, sinks: 0 }
-    }
-
-    /// The columns that turn over.
-    fn span(self) -> u32 {
-        self.size.saturating_sub(self.sinks)
-    }
-
-    fn check(self, op: &'static str) -> Result<(), Error> {
-        if self.size == 0 {
-            return Err(Error::OutOfRange { op, field: "max_size", row: None, got: 0, low: 1, high: u32::MAX.into() });
-        }
-        if self.sinks >= self.size {
-            let high = i64::from(self.size) - 1;
-            return Err(Error::OutOfRange { op, field: "sinks", row: None, got: self.sinks.into(), low: 0, high });
-        }
-        columns(op, "sinks", self.sinks.into()).map(|_| ())
-    }
-}
+use crate::step::{Growth, Move, Source};
+use crate::units::{Columns, Pos, columns, row_count};
 
 /// The integers of a ring, as other systems store them: enough to resume one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +41,32 @@ pub struct Positions {
 }
 
 /// The state of a group of rows that share a ring.
+///
+/// While the ring is not full its columns lie in the order of time. Then the head goes back to column 0, and each decode step
+/// writes over the oldest column, the same for every row. A window of 4, after six tokens of row 0 and four of row 1:
+///
+/// ```text
+///                      head
+/// column      0    1  | 2    3
+/// row 0       a4   a5 | a2   a3        offset 6
+/// row 1       b2   b3 | b0   b1        offset 4
+///
+/// temporal    2    3    0    1         column 2 is the oldest: rotation 2
+/// ```
+///
+/// Let A be the number of active columns and call the t-th oldest *temporal column* t. One identity is the whole layout: for
+/// every row, temporal column t holds position `offset - A + t`, as long as `t >= left_pad`. Everything else is bookkeeping
+/// that keeps it true.
+///
+/// An append of several columns, or one whose rows differ in padding, is a *block*: the columns are brought to temporal order,
+/// the newest W-1 are kept, and the block goes behind them, so the planes are for a moment wider than W. Each query of the
+/// block still finds its whole window, and the next single column turns the planes back into a ring.
+///
+/// # Sinks
+///
+/// With k attention sinks the planes hold k *pinned* columns on the left, then a ring of W-k. Column s of the pinned ones holds
+/// a copy of position s; the token also lies in the ring until it is overwritten there. A query sees its ring window, and those
+/// pinned columns that are older than it: together exactly the first k positions and the last W-k.
 ///
 /// ```
 /// use annulus_plan::{ColumnOp, Col, Growth, Mask, Ring, Source, Window};
@@ -180,6 +154,13 @@ impl Ring {
             return Err(impossible("ring_index", at.ring_index, held));
         }
         let active = if at.rotated { span } else { at.ring_index };
+        for (&pad, o) in left_pad.iter().zip(&at.offsets) {
+            // Padding is in use, or declared and not written yet.
+            let most = active.saturating_add(o.0.min(0).unsigned_abs());
+            if pad > most {
+                return Err(impossible("left_pad", pad, most));
+            }
+        }
         if at.total_offset < active.min(span) {
             return Err(impossible("total_offset", at.total_offset, active));
         }
@@ -311,246 +292,6 @@ impl Ring {
         Columns::new(pad.max(end.saturating_sub(limit)).min(end), end)
     }
 
-    /// Starts a padded prefill.
-    pub fn prepare(&self, padding: Padding<'_>) -> Result<Move<Self>, Error> {
-        self.phase.idle("prepare")?;
-        let prepared = Prefill::plan(padding, &self.offsets)?;
-        let left_pad = rows::padded("prepare", &self.left_pad, padding.left)?;
-        let phase = Phase::Prefill(prepared.prefill);
-        Ok(self.still(Self { offsets: prepared.offsets, left_pad, phase, ..self.clone() }))
-    }
-
-    /// Writes `n` columns for every row.
-    pub fn append(&self, n: u32) -> Result<Step<Self>, Error> {
-        self.write(n, None)
-    }
-
-    /// Writes `n` columns for every row of a round, of which only the first `real[r]` of row `r` are tokens.
-    pub fn append_ragged(&self, n: u32, real: &[u32]) -> Result<Step<Self>, Error> {
-        self.write(n, Some(real))
-    }
-
-    fn write(&self, n: u32, real: Option<&[u32]>) -> Result<Step<Self>, Error> {
-        let op = "append";
-        rows::appendable(self.rows(), n)?;
-        let phase = self.phase.append(n, real, self.rows())?;
-        let total = columns(op, "tokens", i64::from(self.total) + i64::from(n))?;
-        columns(op, "tokens", i64::from(self.active()) + i64::from(n) + i64::from(self.pinned()))?;
-        let advance = |o: &Pos| position(op, "tokens", o.wide() + i64::from(n));
-        let offsets = self.offsets.iter().map(advance).collect::<Result<Vec<_>, Error>>()?;
-        let mut next = Self { offsets, left_pad: self.left_pad.clone(), total, phase, ..*self };
-        let mut ops = Vec::with_capacity(1);
-        let runs = if !self.blocks(n.into()) {
-            self.in_place(&mut next, &mut ops)
-        } else {
-            self.block(n, &mut next, &mut ops)
-        };
-        self.pin(n, &mut ops);
-        let moved = moved(&ops, self.shape());
-        let pinned = self.pinned();
-        // Pinned columns that no query needs are not even fetched.
-        let wanted = pinned > 0 && (0..self.rows()).any(|row| !runs.visible(row, n - 1)[0].is_empty());
-        let (from, runs) = if wanted { (0, runs) } else { (pinned, Runs { pinned: 0, ..runs }) };
-        let fetch = Columns::new(from, pinned + runs.ring);
-        Ok(Step { ops, next, fetch, rope: Rope::of(&self.offsets), mask: Mask::shortest(runs), moved })
-    }
-
-    /// Whether `n` columns are written behind the others, rather than where the head stands.
-    pub(crate) fn blocks(&self, n: i64) -> bool {
-        n != 1 || self.phase.blocks()
-    }
-
-    /// One column, written where the head stands.
-    fn in_place(&self, next: &mut Self, ops: &mut Vec<ColumnOp>) -> Runs {
-        let (pinned, span) = (self.pinned(), self.window.span());
-        let held = self.columns.saturating_sub(pinned);
-        if held > span {
-            // A block left the planes wider than the window: only the newest columns stay.
-            let over = held - span;
-            let mut ranges = Vec::with_capacity(2);
-            ranges.extend((pinned > 0).then_some(Columns::new(0, pinned)));
-            ranges.push(Columns::new(pinned + over, self.columns));
-            ops.push(ColumnOp::Slice { ranges });
-            next.drop_oldest(over);
-            (next.columns, next.ring_index) = (pinned + span, span);
-        } else if self.ring_index >= held && held < span {
-            let wanted = if self.columns == 0 { self.growth.reserve.max(self.growth.step) } else { self.growth.step };
-            let more = wanted.max(1).min(span - held);
-            let anew = if self.columns == 0 { pinned } else { 0 };
-            ops.push(ColumnOp::Grow { columns: anew + more });
-            next.columns = pinned + held + more;
-        }
-        if next.ring_index == span {
-            (next.rotated, next.ring_index) = (true, 0);
-        }
-        if next.rotated {
-            next.drop_oldest(1);
-        }
-        ops.push(ColumnOp::Write { at: Col(pinned + next.ring_index), columns: 1 });
-        next.ring_index += 1;
-        let ring = next.active();
-        self.runs(1, ring, next.rotation(), ring - 1, next.left_pad.iter().copied())
-    }
-
-    /// Columns that go behind the newest of those in use.
-    fn block(&self, n: u32, next: &mut Self, ops: &mut Vec<ColumnOp>) -> Runs {
-        let (pinned, span, active) = (self.pinned(), self.window.span(), self.active());
-        let base = if matches!(self.phase, Phase::Round(_)) { self.base } else { active };
-        let cut = base.saturating_sub(span - 1);
-        let kept = active - cut;
-        let rolls = self.phase.rolls(&self.offsets);
-        if let Some(shifts) = &rolls {
-            self.keep(ops, Columns::new(0, active), self.columns.max(pinned + active));
-            ops.push(ColumnOp::Roll { over: Columns::new(pinned, pinned + active), shifts: shifts.clone() });
-            let straight = Self { rotated: false, ring_index: active, columns: pinned + active, ..self.clone() };
-            straight.keep(ops, Columns::new(cut, active), pinned + active);
-        }
-        let room = self.columns.saturating_sub(pinned + active);
-        let reserve = self.growth.reserve.min(span);
-        if rolls.is_none() && cut == 0 && !self.rotated && room >= n {
-            ops.push(ColumnOp::Write { at: Col(pinned + active), columns: n });
-            next.columns = self.columns;
-        } else if self.columns == 0 && reserve > n {
-            ops.push(ColumnOp::Grow { columns: pinned + reserve });
-            ops.push(ColumnOp::Write { at: Col(pinned), columns: n });
-            next.columns = pinned + reserve;
-        } else {
-            if self.columns == 0 && pinned > 0 {
-                ops.push(ColumnOp::Grow { columns: pinned });
-            } else if rolls.is_none() {
-                self.keep(ops, Columns::new(cut, active), self.columns);
-            }
-            ops.push(ColumnOp::Concat { columns: n });
-            next.columns = pinned + kept + n;
-        }
-        // Rows that roll are past their end, so their queries are padding: their mask is planned as if they had not rolled.
-        let starts = self.left_pad.iter().map(|&pad| pad.saturating_sub(cut));
-        let runs = self.runs(n, kept + n, 0, kept, starts);
-        next.roll(rolls.as_deref());
-        next.drop_oldest(cut);
-        (next.ring_index, next.rotated, next.base) = (kept + n, false, base - cut);
-        runs
-    }
-
-    fn runs(&self, queries: u32, ring: u32, rotation: u32, head: u32, starts: impl Iterator<Item = u32>) -> Runs {
-        let run = |(start, o): (u32, &Pos)| RowRun { start, head, origin: o.0.saturating_sub_unsigned(head) };
-        let rows = starts.zip(&self.offsets).map(run).collect();
-        Runs { queries, pinned: self.pinned(), ring, rotation, window: Some(self.window.span()), rows }
-    }
-
-    /// Copies incoming tokens whose positions are sinks to the pinned columns.
-    fn pin(&self, n: u32, ops: &mut Vec<ColumnOp>) {
-        let sinks = i64::from(self.pinned());
-        let mut runs = Vec::new();
-        for (row, o) in self.offsets.iter().enumerate().filter(|(_, o)| o.wide() < sinks) {
-            let from = (-o.wide()).max(0);
-            let to = (sinks - o.wide()).min(n.into());
-            if from < to {
-                let at = Col((o.wide() + from) as u32);
-                runs.push(PinRun { row: Row(row as u32), incoming: Columns::new(from as u32, to as u32), at });
-            }
-        }
-        if !runs.is_empty() {
-            ops.push(ColumnOp::Pin { runs });
-        }
-    }
-
-    /// Ends a padded prefill: trailing padding is rolled to the front.
-    pub fn finalize(&self) -> Result<Move<Self>, Error> {
-        let mut next = self.clone();
-        if let Phase::Prefill(_) = self.phase {
-            next.phase = Phase::Decode;
-            rows::forget_unwritten(&mut next.offsets, &mut next.left_pad);
-        }
-        let Some(shifts) = self.phase.rolls(&self.offsets) else {
-            return Ok(self.still(next));
-        };
-        let ops = next.roll_all(shifts);
-        Ok(Move::new(ops, next, self.shape()))
-    }
-
-    /// Keeps these rows, in this order. The columns stay, also those that only the others used.
-    pub fn filter(&self, keep: &[Row]) -> Result<Move<Self>, Error> {
-        rows::check_keep(keep, self.rows())?;
-        let (offsets, left_pad) = (rows::pick(&self.offsets, keep), rows::pick(&self.left_pad, keep));
-        let mut next = Self { offsets, left_pad, phase: self.phase.select(keep), ..self.clone() };
-        if keep.is_empty() {
-            (next.ring_index, next.total, next.rotated, next.columns, next.base) = (0, 0, false, 0, 0);
-        }
-        let same = rows::is_identity(keep, self.rows());
-        let ops = if same { Vec::new() } else { vec![ColumnOp::TakeRows { rows: keep.to_vec() }] };
-        Ok(Move::new(ops, next, self.shape()))
-    }
-
-    /// Adds stored rows below the others.
-    pub fn extend(&self, sources: &[Source]) -> Result<Move<Self>, Error> {
-        self.phase.idle("extend")?;
-        self.join("extend", sources)
-    }
-
-    fn join(&self, op: &'static str, sources: &[Source]) -> Result<Move<Self>, Error> {
-        row_count(op, "rows", self.rows() + sources.len())?;
-        let (pinned, span, active) = (self.pinned(), self.window.span(), self.active());
-        let mut parts = Vec::with_capacity(sources.len());
-        let (mut newest, mut total) = (0, self.total);
-        for (row, s) in sources.iter().enumerate() {
-            rows::check_source(op, row, s)?;
-            let part = Joining::of(op, row, s, self.window)?;
-            newest = newest.max(part.ring.len());
-            total = total.max(s.columns.min(self.window.size));
-            parts.push(part);
-        }
-        let width = active.max(newest);
-        let mut next = self.clone();
-        next.left_pad.iter_mut().for_each(|pad| *pad += width - active);
-        for (s, part) in sources.iter().zip(&parts) {
-            next.offsets.push(s.offset);
-            next.left_pad.push(width - part.ring.len());
-        }
-        (next.ring_index, next.total, next.rotated) = (width, total, false);
-        let mut ops = Vec::new();
-        if let ([only], [part], 0, 0) = (sources, parts.as_slice(), self.rows(), pinned)
-            && part.ring.from == 0
-            && only.capacity > 0
-        {
-            next.columns = only.capacity.min(span.max(part.ring.len()));
-            ops.push(ColumnOp::Join { rows: vec![vec![Piece::Source(Columns::new(0, next.columns))]] });
-            return Ok(Move::new(ops, next, self.shape()));
-        }
-        // There are planes as soon as any row has something to keep in them, be it only sinks.
-        let planes = self.columns > 0 || width > 0 || parts.iter().any(|p| !p.pins.is_empty());
-        next.columns = if planes { pinned + width } else { 0 };
-        if self.columns > 0 && next.columns == 0 {
-            ops.push(ColumnOp::Slice { ranges: Vec::new() });
-        } else if self.rotated {
-            self.keep(&mut ops, Columns::new(0, active), self.columns);
-            rows::widen(&mut ops, pinned + active, active, width, pinned);
-        } else if self.rows() > 0 && planes {
-            rows::widen(&mut ops, self.columns, active, width, pinned);
-        }
-        if next.columns > 0 && !parts.is_empty() {
-            ops.push(ColumnOp::Join { rows: parts.iter().map(|p| p.pieces(pinned, width)).collect() });
-        }
-        Ok(Move::new(ops, next, self.shape()))
-    }
-
-    /// Copies one row out: its newest `limit` tokens, by default a window of them. Sinks are always among them.
-    pub fn extract(&self, row: Row, limit: Option<u32>) -> Result<Extract, Error> {
-        let op = "extract";
-        rows::check_row(op, row, self.rows())?;
-        let limit = limit.unwrap_or(self.window.size);
-        let Some(recent) = limit.checked_sub(self.pinned()) else {
-            let (low, high) = (self.pinned().into(), u32::MAX.into());
-            return Err(Error::OutOfRange { op, field: "limit", row: None, got: limit.into(), low, high });
-        };
-        let offset = Pos(self.phase.valid(row.index(), self.offsets[row.index()]).0.max(0));
-        let [pins, a, b] = self.held(row.index(), recent);
-        let held = pins.len() + a.len() + b.len();
-        let ranges = [pins, a, b].into_iter().filter(|c| !c.is_empty()).collect();
-        let source = Source { columns: held, capacity: held, offset, pinned: pins.len() };
-        Ok(Extract { ops: vec![ColumnOp::CopyRow { row, ranges }], source })
-    }
-
     /// The physical columns of the tokens a row still holds, oldest first: pinned ones, then at most `recent` of the ring.
     #[must_use]
     pub fn held(&self, row: usize, recent: u32) -> [Columns; 3] {
@@ -560,82 +301,6 @@ impl Ring {
         let older = (valid - i64::from(live.len())).clamp(0, i64::from(self.pinned()));
         let pins = if self.columns == 0 { 0 } else { older as u32 };
         [Columns::new(0, pins), a, b]
-    }
-
-    /// Drops the newest `n` tokens of every row, while none has been dropped at the other end.
-    pub fn trim(&self, n: u32) -> Result<Move<Self>, Error> {
-        let op = "trim";
-        self.phase.idle(op)?;
-        if self.total >= self.window.size {
-            return Err(Error::Turned { op, field: "n", total: self.total, window: self.window.size });
-        }
-        let offsets = rows::trimmed(&self.offsets, n)?;
-        let active = self.active();
-        let kept = active.saturating_sub(n);
-        let mut next = Self { offsets, ring_index: kept, total: self.total.saturating_sub(n), ..self.clone() };
-        // A row that came back short may hold fewer tokens than go.
-        next.left_pad.iter_mut().for_each(|pad| *pad = (*pad).min(kept));
-        let mut ops = Vec::new();
-        // Only a ring with sinks can have turned here: what it lost is pinned.
-        if self.rotated || self.columns > self.pinned() + self.window.span() {
-            self.keep(&mut ops, Columns::new(0, kept), self.columns);
-            (next.rotated, next.columns) = (false, self.pinned() + kept);
-        }
-        Ok(Move::new(ops, next, self.shape()))
-    }
-
-    /// Begins a round: until it ends, nothing that a rollback needs is dropped.
-    pub fn round_begin(&self) -> Result<Move<Self>, Error> {
-        let phase = self.phase.begin(&self.offsets)?;
-        Ok(self.still(Self { phase, base: self.active(), ..self.clone() }))
-    }
-
-    /// Ends a round that keeps every token.
-    pub fn round_commit(&self) -> Result<Move<Self>, Error> {
-        self.phase.commit()?;
-        Ok(self.still(Self { phase: Phase::Decode, base: 0, ..self.clone() }))
-    }
-
-    /// Ends a round of which each row keeps its first `keep[r]` tokens.
-    ///
-    /// A single row whose ring has not turned moves its head back. Otherwise each row is rolled right by what it rejects, which
-    /// makes the rejected columns padding on the left: the columns of the group stay where its rows agree on them.
-    pub fn round_rollback(&self, keep: &[u32]) -> Result<Move<Self>, Error> {
-        let shifts = self.phase.rejected(keep)?;
-        let mut next = Self { phase: Phase::Decode, base: 0, ..self.clone() };
-        if let ([shift], true) = (shifts.as_slice(), self.total < self.window.span()) {
-            next.offsets[0] = Pos(next.offsets[0].0.saturating_sub_unsigned(*shift));
-            next.total = next.total.saturating_sub(*shift);
-            next.ring_index = next.ring_index.saturating_sub(*shift);
-            return Ok(self.still(next));
-        }
-        if shifts.iter().all(|&s| s == 0) {
-            return Ok(self.still(next));
-        }
-        let ops = next.roll_all(shifts);
-        Ok(Move::new(ops, next, self.shape()))
-    }
-
-    /// Rolls the columns in use, brought to temporal order first.
-    fn roll_all(&mut self, shifts: Vec<u32>) -> Vec<ColumnOp> {
-        let (pinned, active) = (self.pinned(), self.active());
-        let mut ops = Vec::with_capacity(1);
-        if self.rotated {
-            self.keep(&mut ops, Columns::new(0, active), self.columns);
-            (self.rotated, self.ring_index) = (false, active);
-        }
-        self.roll(Some(&shifts));
-        ops.push(ColumnOp::Roll { over: Columns::new(pinned, pinned + active), shifts });
-        ops
-    }
-
-    /// The integers of a roll: what leaves on the right becomes padding on the left.
-    fn roll(&mut self, shifts: Option<&[u32]>) {
-        let Some(shifts) = shifts else { return };
-        for ((o, pad), &shift) in self.offsets.iter_mut().zip(&mut self.left_pad).zip(shifts) {
-            *o = Pos(o.0.saturating_sub_unsigned(shift));
-            *pad = pad.saturating_add(shift);
-        }
     }
 
     fn drop_oldest(&mut self, n: u32) {
@@ -664,45 +329,5 @@ impl Ring {
 
     fn still(&self, next: Self) -> Move<Self> {
         Move { ops: Vec::new(), next, moved: 0 }
-    }
-}
-
-/// What a stored row brings into a ring.
-struct Joining {
-    /// Its columns that are sinks.
-    pins: Columns,
-    /// Its columns that go to the ring: the newest.
-    ring: Columns,
-}
-
-impl Joining {
-    fn of(op: &'static str, row: usize, s: &Source, window: Window) -> Result<Self, Error> {
-        let offset = u32::try_from(s.offset.0).unwrap_or(0);
-        // Without a gap between its first and its newest columns the row is one run.
-        let gap = s.pinned > 0 && offset > s.columns;
-        let run = if gap { s.columns - s.pinned } else { s.columns };
-        let ring = Columns::new(s.columns - run.min(window.span()), s.columns);
-        let sinks = window.sinks.min(offset);
-        let first = if gap {
-            s.pinned
-        } else if offset == s.columns {
-            s.columns
-        } else {
-            0
-        };
-        if first < sinks {
-            return Err(Error::NoSinks { op, field: "rows", row, sinks });
-        }
-        Ok(Self { pins: Columns::new(0, sinks), ring })
-    }
-
-    fn pieces(&self, pinned: u32, width: u32) -> Vec<Piece> {
-        let pieces = [
-            Piece::Source(self.pins),
-            Piece::Empty(pinned - self.pins.len()),
-            Piece::Empty(width - self.ring.len()),
-            Piece::Source(self.ring),
-        ];
-        pieces.into_iter().filter(|p| !p.is_empty()).collect()
     }
 }

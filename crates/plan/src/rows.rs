@@ -87,6 +87,22 @@ pub(crate) fn forget_unwritten(offsets: &mut [Pos], left_pad: &mut [u32]) {
     }
 }
 
+/// The integers of a roll: what leaves on the right becomes padding on the left.
+pub(crate) fn roll(offsets: &mut [Pos], left_pad: &mut [u32], shifts: &[u32]) {
+    for ((o, pad), &shift) in offsets.iter_mut().zip(left_pad).zip(shifts) {
+        *o = Pos(o.0.saturating_sub_unsigned(shift));
+        *pad = pad.saturating_add(shift);
+    }
+}
+
+/// Offsets after `n` more columns.
+pub(crate) fn advanced(offsets: &[Pos], n: u32) -> Result<Vec<Pos>, Error> {
+    let furthest = offsets.iter().max().map_or(0, |o| o.wide());
+    position("append", "tokens", furthest + i64::from(n))?;
+    // One allocation of the right size: the longest row fits, so all do.
+    Ok(offsets.iter().map(|o| Pos(o.0.saturating_add_unsigned(n))).collect())
+}
+
 /// Offsets after the newest `n` tokens of every row went.
 pub(crate) fn trimmed(offsets: &[Pos], n: u32) -> Result<Vec<Pos>, Error> {
     let (op, field) = ("trim", "n");

@@ -1,9 +1,7 @@
 //! The laws can fail: with mlx-lm's rules put back, one at a time, random histories break them.
 
-mod common;
-
+use crate::common::{Seeds, live};
 use annulus_plan::Faults;
-use common::{Seeds, live};
 
 /// How many of 400 random histories break a law, and how the first one does.
 fn broken(faults: Faults) -> (usize, String) {

@@ -1,8 +1,11 @@
 //! Single facts, group by group: what upstream's tests assert and a simulation filled in. Field names are upstream's. On rings
 //! left padding is compared after normalisation; where upstream understates it (`hazard`) ours is the true one.
 
+#![allow(clippy::needless_pass_by_value, reason = "a case reads better without ampersands")]
+
+use annulus_plan::Entry;
 use annulus_plan::scenario::{AdoptState, JoinRow, Keep, Op};
-use annulus_plan::session::{Entry, Session};
+use annulus_plan::session::Session;
 use annulus_plan::{
     Col, ColumnOp, Columns, Full, Grid, Growth, Inputs, Kind, Layout, Mask, Pos, Positions, Ring, Rope, Row, Source,
     Window,

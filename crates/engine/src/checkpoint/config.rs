@@ -236,19 +236,17 @@ impl GenerationConfig {
     /// # Errors
     /// When a field is of a wrong type or out of its range.
     pub fn from_config(config: &Config) -> Result<Self, LoadError> {
-        let within = |field: &str, low: f32, high: f32| match config.optional::<f32>(field)? {
-            Some(value) if !(low..=high).contains(&value) => {
-                Err(config.error(field, format!("must be from {low} to {high}, found {value}")))
-            }
+        let checked = |field: &str, range: &str, holds: fn(f32) -> bool| match config.optional::<f32>(field)? {
+            Some(value) if !holds(value) => Err(config.error(field, format!("must be {range}, found {value}"))),
             value => Ok(value),
         };
         Ok(Self {
             eos_token_ids: config.token_ids("eos_token_id")?,
             do_sample: config.optional("do_sample")?,
-            temperature: within("temperature", 0.0, f32::MAX)?,
-            top_p: within("top_p", f32::MIN_POSITIVE, 1.0)?,
+            temperature: checked("temperature", "0 or more", |value| value >= 0.0)?,
+            top_p: checked("top_p", "above 0 and at most 1", |value| value > 0.0 && value <= 1.0)?,
             top_k: config.optional("top_k")?,
-            min_p: within("min_p", 0.0, 1.0)?,
+            min_p: checked("min_p", "from 0 to 1", |value| (0.0..=1.0).contains(&value))?,
         })
     }
 }

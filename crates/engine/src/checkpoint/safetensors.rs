@@ -90,10 +90,11 @@ impl Weights {
         if let Some(name) = bytes.get(8..data).and_then(duplicate_key) {
             return Err(LoadError::tensor(path, &name, "is described twice in the header"));
         }
-        for (name, info) in metadata.tensors() {
-            if !wanted(&name) {
+        // In the order of the file, so that an error names the same tensor each time.
+        for name in metadata.offset_keys() {
+            let Some(info) = metadata.info(&name).filter(|_| wanted(&name)) else {
                 continue;
-            }
+            };
             let (start, end) = info.data_offsets;
             let stored = Stored {
                 file: self.files.len(),

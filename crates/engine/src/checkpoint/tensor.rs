@@ -148,15 +148,25 @@ pub struct Affine<'a> {
 }
 
 impl Affine<'_> {
-    /// The numbers in float32, computed in float32; `None` when a part is of a wrong type.
+    /// The numbers in float32, computed in float32; `None` when a part is of a wrong type, or the parts do not fit each
+    /// other, which those of a [`Checkpoint`](super::Checkpoint) do.
     #[must_use]
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         let words = self.packed.to_u32()?;
         let (scales, biases) = (self.scales.to_f32()?, self.biases.to_f32()?);
         let columns = *self.shape.last()?;
+        let elements = self.shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim))?;
+        let fits = elements.checked_div(self.group_size) == Some(scales.len())
+            && scales.len() == biases.len()
+            && columns.is_multiple_of(self.group_size)
+            && elements.checked_mul(self.bits) == words.len().checked_mul(32)
+            && (columns * self.bits).is_multiple_of(32);
+        if !fits {
+            return None;
+        }
         let groups = columns / self.group_size;
         let words_per_row = columns * self.bits / 32;
-        let mut out = Vec::with_capacity(words.len() * 32 / self.bits);
+        let mut out = Vec::with_capacity(elements);
         for (row, words) in words.chunks_exact(words_per_row.max(1)).enumerate() {
             for column in 0..columns {
                 let group = row * groups + column / self.group_size;

@@ -125,13 +125,18 @@ fn rope(weights: &Weights<'_>, shape: &Shape) -> std::result::Result<Rope, LoadE
         None => config.optional_or("rope_theta", 10_000.0)?,
     };
     let traditional = config.optional_or("rope_traditional", false)?;
-    let scaling = match parameters.or(config.section("rope_scaling")?) {
-        None => Scaling::None,
-        Some(scaling) => read_scaling(&scaling)?,
-    };
+    let scaling = parameters.or(config.section("rope_scaling")?);
     let dims = i32::try_from(shape.head_dim).unwrap_or(i32::MAX);
-    Rope::new(dims, theta, traditional, scaling)
-        .map_err(|error| config.error("rope_scaling", format!("was refused by MLX: {error}")))
+    let rope = match scaling {
+        // GGUF files hold the outcome of a scaling in place of its parameters.
+        Some(scaling) if scaling.optional::<String>("rope_type")?.as_deref() == Some("factors") => {
+            let factors = weights.vector(&scaling.required::<String>("tensor")?, shape.head_dim / 2)?;
+            Rope::with_factors(dims, theta, traditional, &factors)
+        }
+        Some(scaling) => Rope::new(dims, theta, traditional, read_scaling(&scaling)?),
+        None => Rope::new(dims, theta, traditional, Scaling::None),
+    };
+    rope.map_err(|error| config.error("rope_scaling", format!("was refused by MLX: {error}")))
 }
 
 fn read_scaling(scaling: &Config) -> std::result::Result<Scaling, LoadError> {

@@ -44,10 +44,7 @@ pub enum TextError {
 
 impl TextError {
     pub(crate) fn tokenizer(file: &Path, problem: impl Into<String>) -> Self {
-        Self::Tokenizer {
-            file: file.to_owned(),
-            problem: problem.into(),
-        }
+        Self::Tokenizer { file: file.to_owned(), problem: problem.into() }
     }
 }
 

@@ -36,11 +36,7 @@ mod kind {
 
 /// Reads tokenizer, special tokens, and what goes around a text.
 pub(super) fn read(file: &GgufFile) -> Result<Parts, TextError> {
-    let model = required(
-        file,
-        "tokenizer.ggml.model",
-        file.string("tokenizer.ggml.model")?,
-    )?;
+    let model = required(file, "tokenizer.ggml.model", file.string("tokenizer.ggml.model")?)?;
     if model != "gpt2" {
         return Err(unsupported(
             file,
@@ -48,32 +44,17 @@ pub(super) fn read(file: &GgufFile) -> Result<Parts, TextError> {
             "\"gpt2\" (byte-level BPE); for others, use the model's folder with its tokenizer.json",
         ));
     }
-    let tokens = required(
-        file,
-        "tokenizer.ggml.tokens",
-        file.strings("tokenizer.ggml.tokens")?,
-    )?;
-    let merges = required(
-        file,
-        "tokenizer.ggml.merges",
-        file.strings("tokenizer.ggml.merges")?,
-    )?;
+    let tokens = required(file, "tokenizer.ggml.tokens", file.strings("tokenizer.ggml.tokens")?)?;
+    let merges = required(file, "tokenizer.ggml.merges", file.strings("tokenizer.ggml.merges")?)?;
     let kinds = file.integers("tokenizer.ggml.token_type")?;
     let kinds = kinds.unwrap_or_else(|| vec![kind::NORMAL; tokens.len()]);
     if kinds.len() != tokens.len() {
-        let problem = format!(
-            "has {} tokens, but {} token types",
-            tokens.len(),
-            kinds.len()
-        );
+        let problem = format!("has {} tokens, but {} token types", tokens.len(), kinds.len());
         return Err(TextError::tokenizer(file.file().path(), problem));
     }
     let name = file.string("tokenizer.ggml.pre")?.unwrap_or("default");
     let pre = PreTokenizer::named(name).ok_or_else(|| {
-        let possible = format!(
-            "{}; for others, use the model's folder with its tokenizer.json",
-            PreTokenizer::NAMES
-        );
+        let possible = format!("{}; for others, use the model's folder with its tokenizer.json", PreTokenizer::NAMES);
         unsupported(file, format!("pre-tokenizer {name:?}"), &possible)
     })?;
 
@@ -92,10 +73,7 @@ pub(super) fn read(file: &GgufFile) -> Result<Parts, TextError> {
         let is_special = matches!(*kind, kind::CONTROL | kind::UNKNOWN);
         if is_special || *kind == kind::USER_DEFINED {
             added.push(AddedToken::from(*token, is_special).normalized(false));
-            entries.push(Some(Entry::Added {
-                content: (*token).to_owned(),
-                special: is_special,
-            }));
+            entries.push(Some(Entry::Added { content: (*token).to_owned(), special: is_special }));
         } else {
             entries.push(Some(Entry::Model((*token).to_owned())));
         }
@@ -107,62 +85,29 @@ pub(super) fn read(file: &GgufFile) -> Result<Parts, TextError> {
         let wanted = file.bool(flag)?.unwrap_or(default);
         Ok(file.token_id(key)?.filter(|_| wanted).into_iter().collect())
     };
-    let prefix = around(
-        "tokenizer.ggml.add_bos_token",
-        pre.begins_texts(),
-        "tokenizer.ggml.bos_token_id",
-    )?;
-    let suffix = around(
-        "tokenizer.ggml.add_eos_token",
-        false,
-        "tokenizer.ggml.eos_token_id",
-    )?;
-    Ok(Parts {
-        inner,
-        entries,
-        special,
-        prefix,
-        suffix,
-    })
+    let prefix = around("tokenizer.ggml.add_bos_token", pre.begins_texts(), "tokenizer.ggml.bos_token_id")?;
+    let suffix = around("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id")?;
+    Ok(Parts { inner, entries, special, prefix, suffix })
 }
 
 fn required<T>(file: &GgufFile, key: &str, value: Option<T>) -> Result<T, LoadError> {
-    value.ok_or_else(|| {
-        LoadError::field(
-            file.file().path(),
-            key,
-            "is missing; without it there is no tokenizer",
-        )
-    })
+    value.ok_or_else(|| LoadError::field(file.file().path(), key, "is missing; without it there is no tokenizer"))
 }
 
 fn unsupported(file: &GgufFile, what: String, possible: &str) -> TextError {
-    TextError::Unsupported {
-        file: file.file().path().to_owned(),
-        what,
-        possible: possible.to_owned(),
-    }
+    TextError::Unsupported { file: file.file().path().to_owned(), what, possible: possible.to_owned() }
 }
 
 fn bpe(tokens: &[&str], merges: &[&str], ignore_merges: bool) -> tokenizers::Result<BPE> {
-    // A token given twice keeps its first id, as in llama.cpp.
-    let mut vocabulary = Vocab::default();
-    for (token, id) in tokens.iter().zip(0_u32..) {
-        vocabulary.entry((*token).to_owned()).or_insert(id);
-    }
+    let vocabulary: Vocab = tokens.iter().map(|token| (*token).to_owned()).zip(0..).collect();
     let merges = merges
         .iter()
         .map(|merge| match merge.split_once(' ') {
             Some((left, right)) => Ok((left.to_owned(), right.to_owned())),
-            None => {
-                Err(format!("merge {merge:?} must be two tokens with a space between them").into())
-            }
+            None => Err(format!("merge {merge:?} must be two tokens with a space between them").into()),
         })
         .collect::<tokenizers::Result<Vec<_>>>()?;
-    BPE::builder()
-        .vocab_and_merges(vocabulary, merges)
-        .ignore_merges(ignore_merges)
-        .build()
+    BPE::builder().vocab_and_merges(vocabulary, merges).ignore_merges(ignore_merges).build()
 }
 
 /// The pre-tokenizers that are known, by what they do.
@@ -181,7 +126,8 @@ enum PreTokenizer {
 }
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl PreTokenizer {
     const NAMES: &'static str = "\"gpt-2\", \"smollm\", \"default\", \"llama-bpe\", \"qwen2\"";

@@ -16,15 +16,7 @@ pub struct SpecialTokens {
     end_ids: Vec<u32>,
 }
 
-const NAMES: [&str; 7] = [
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
-];
+const NAMES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// Tokens that end a turn, by how they are written: GGUF files made before there was a key for them have one end token
 /// only, and that may be the one that ends a document.
@@ -45,21 +37,13 @@ impl SpecialTokens {
                     // Either the token, or an object that describes it.
                     let token = value.as_str().or_else(|| value.get("content")?.as_str());
                     let token = token.ok_or_else(|| {
-                        config.error(
-                            name,
-                            "must be a string, or an object with a string \"content\"",
-                        )
+                        config.error(name, "must be a string, or an object with a string \"content\"")
                     })?;
-                    named
-                        .entry(name.to_owned())
-                        .or_insert_with(|| token.to_owned());
+                    named.entry(name.to_owned()).or_insert_with(|| token.to_owned());
                 }
             }
         }
-        Ok(Self {
-            named,
-            end_ids: Vec::new(),
-        })
+        Ok(Self { named, end_ids: Vec::new() })
     }
 
     /// What the metadata of a GGUF file with these tokens says.
@@ -91,10 +75,7 @@ impl SpecialTokens {
         for key in ["eos", "eot", "eom"] {
             end_ids.extend(id(&format!("tokenizer.ggml.{key}_token_id"))?);
         }
-        let written = tokens
-            .iter()
-            .zip(0..)
-            .filter(|(token, _)| ENDS_OF_TURN.contains(token));
+        let written = tokens.iter().zip(0..).filter(|(token, _)| ENDS_OF_TURN.contains(token));
         end_ids.extend(written.map(|(_, id)| id));
         Ok(Self { named, end_ids })
     }
@@ -107,9 +88,7 @@ impl SpecialTokens {
 
     /// All names with their tokens.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.named
-            .iter()
-            .map(|(name, token)| (name.as_str(), token.as_str()))
+        self.named.iter().map(|(name, token)| (name.as_str(), token.as_str()))
     }
 
     pub(super) fn end_ids(&self) -> &[u32] {

@@ -40,12 +40,7 @@ impl StopScanner {
             insert(&mut nodes, stop.as_ref().as_bytes());
         }
         link(&mut nodes);
-        Self {
-            nodes,
-            state: 0,
-            held: Held::default(),
-            stopped: false,
-        }
+        Self { nodes, state: 0, held: Held::default(), stopped: false }
     }
 
     /// Takes the next piece, and returns the text that is certain now. After a stop string there is none.
@@ -82,10 +77,7 @@ impl StopScanner {
 }
 
 fn child(node: &Node, byte: u8) -> Option<usize> {
-    node.children
-        .iter()
-        .find(|(label, _)| *label == byte)
-        .map(|(_, child)| *child)
+    node.children.iter().find(|(label, _)| *label == byte).map(|(_, child)| *child)
 }
 
 fn step(nodes: &[Node], mut state: usize, byte: u8) -> usize {
@@ -106,10 +98,7 @@ fn insert(nodes: &mut Vec<Node>, stop: &[u8]) {
         at = child(&nodes[at], byte).unwrap_or_else(|| {
             let new = nodes.len();
             nodes[at].children.push((byte, new));
-            nodes.push(Node {
-                depth: index + 1,
-                ..Node::default()
-            });
+            nodes.push(Node { depth: index + 1, ..Node::default() });
             new
         });
     }
@@ -121,11 +110,7 @@ fn link(nodes: &mut [Node]) {
     let mut queue = VecDeque::from([0]);
     while let Some(at) = queue.pop_front() {
         for (byte, next) in nodes[at].children.clone() {
-            let fallback = if at == 0 {
-                0
-            } else {
-                step(nodes, nodes[at].fallback, byte)
-            };
+            let fallback = if at == 0 { 0 } else { step(nodes, nodes[at].fallback, byte) };
             let inherited = nodes[fallback].matched;
             let node = &mut nodes[next];
             node.fallback = fallback;
@@ -179,21 +164,12 @@ mod tests {
 
     fn expect(stops: &[&str], pieces: &[&str], out: &[&str], stopped: bool) {
         let out: Vec<String> = out.iter().map(|piece| (*piece).to_owned()).collect();
-        assert_eq!(
-            scan(stops, pieces),
-            (out, stopped),
-            "{stops:?} in {pieces:?}"
-        );
+        assert_eq!(scan(stops, pieces), (out, stopped), "{stops:?} in {pieces:?}");
     }
 
     #[test]
     fn br_07_a_stop_that_straddles_tokens() {
-        expect(
-            &["ab"],
-            &["xa", "b", "x", "x"],
-            &["x", "", "", "", ""],
-            true,
-        );
+        expect(&["ab"], &["xa", "b", "x", "x"], &["x", "", "", "", ""], true);
     }
 
     #[test]
@@ -220,11 +196,8 @@ mod tests {
     fn definition(stops: &[String], text: &str) -> (String, bool) {
         for end in (0..=text.len()).filter(|&end| text.is_char_boundary(end)) {
             let head = &text[..end];
-            let longest = stops
-                .iter()
-                .filter(|stop| !stop.is_empty() && head.ends_with(stop.as_str()))
-                .map(String::len)
-                .max();
+            let longest =
+                stops.iter().filter(|stop| !stop.is_empty() && head.ends_with(stop.as_str())).map(String::len).max();
             if let Some(longest) = longest {
                 return (head[..end - longest].to_owned(), true);
             }

@@ -50,10 +50,7 @@ impl ChatTemplate {
         if sources.default.is_none() {
             return Ok(None);
         }
-        let special_tokens = tokenizer
-            .special_tokens()
-            .iter()
-            .map(|(name, token)| (name.to_owned(), token.into()));
+        let special_tokens = tokenizer.special_tokens().iter().map(|(name, token)| (name.to_owned(), token.into()));
         Self::new(sources, special_tokens.collect()).map(Some)
     }
 
@@ -61,15 +58,8 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// When it is not valid Jinja.
-    pub fn from_source(
-        source: &str,
-        special_tokens: Map<String, Value>,
-    ) -> Result<Self, TextError> {
-        let sources = Sources {
-            file: "chat template".into(),
-            default: Some(source.to_owned()),
-            tool_use: None,
-        };
+    pub fn from_source(source: &str, special_tokens: Map<String, Value>) -> Result<Self, TextError> {
+        let sources = Sources { file: "chat template".into(), default: Some(source.to_owned()), tool_use: None };
         Self::new(sources, special_tokens)
     }
 
@@ -79,15 +69,9 @@ impl ChatTemplate {
         for (name, source) in named {
             let Some(source) = source else { continue };
             let added = environment.add_template_owned(name, without_generation_tags(&source));
-            added.map_err(|error| TextError::Template {
-                file: sources.file.clone(),
-                problem: describe(&error),
-            })?;
+            added.map_err(|error| TextError::Template { file: sources.file.clone(), problem: describe(&error) })?;
         }
-        Ok(Self {
-            environment,
-            special_tokens,
-        })
+        Ok(Self { environment, special_tokens })
     }
 
     /// Renders a chat.
@@ -96,15 +80,8 @@ impl ChatTemplate {
     /// When the template refuses the chat, or fails.
     pub fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
         let has_tool_template = self.environment.get_template(TOOL_USE).is_ok();
-        let name = if input.tools.is_some() && has_tool_template {
-            TOOL_USE
-        } else {
-            DEFAULT
-        };
-        let template = self
-            .environment
-            .get_template(name)
-            .map_err(|error| failure(&error))?;
+        let name = if input.tools.is_some() && has_tool_template { TOOL_USE } else { DEFAULT };
+        let template = self.environment.get_template(name).map_err(|error| failure(&error))?;
         let rendered = template.render(Serde(self.variables(input)));
         rendered.map_err(|error| failure(&error))
     }
@@ -114,15 +91,9 @@ impl ChatTemplate {
         let messages = input.messages.iter().map(without_nulls).collect();
         variables.insert("messages".to_owned(), Value::Array(messages));
         // Templates ask both whether tools are defined and whether they are none.
-        variables.insert(
-            "tools".to_owned(),
-            input.tools.clone().map_or(Value::Null, Value::Array),
-        );
+        variables.insert("tools".to_owned(), input.tools.clone().map_or(Value::Null, Value::Array));
         variables.insert("documents".to_owned(), Value::Null);
-        variables.insert(
-            "add_generation_prompt".to_owned(),
-            input.add_generation_prompt.into(),
-        );
+        variables.insert("add_generation_prompt".to_owned(), input.add_generation_prompt.into());
         variables.extend(input.kwargs.clone());
         variables
     }
@@ -134,11 +105,7 @@ fn without_nulls(message: &Value) -> Value {
     match message {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(
-                fields
-                    .map(|(name, value)| (name.clone(), value.clone()))
-                    .collect(),
-            )
+            Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
         }
         other => other.clone(),
     }
@@ -179,10 +146,7 @@ impl Sources {
             return Ok(Self::default());
         }
         let config = Config::read(&file)?;
-        let mut sources = Self {
-            file,
-            ..Self::default()
-        };
+        let mut sources = Self { file, ..Self::default() };
         match config.value("chat_template") {
             None => {}
             Some(Value::String(source)) => sources.default = Some(source.clone()),
@@ -196,8 +160,7 @@ impl Sources {
                         }
                         (Some(_), Some(_)) => {}
                         _ => {
-                            let problem =
-                                "must list objects with the strings \"name\" and \"template\"";
+                            let problem = "must list objects with the strings \"name\" and \"template\"";
                             return Err(config.error("chat_template", problem));
                         }
                     }
@@ -212,25 +175,21 @@ impl Sources {
 /// Jinja as transformers sets it up.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .build();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     if let Ok(syntax) = syntax {
         environment.set_syntax(syntax);
     }
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(python::method);
     environment.add_filter("tojson", python::tojson);
+    environment.add_filter("escape", python::escape_html);
+    environment.add_filter("e", python::escape_html);
     environment.add_test("sequence", python::is_sequence);
+    environment.add_test("iterable", python::is_iterable);
     environment.add_function("strftime_now", python::strftime_now);
-    environment.add_function(
-        "raise_exception",
-        |message: String, _: Kwargs| -> Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, "raise_exception")
-                .with_source(Raised(message)))
-        },
-    );
+    environment.add_function("raise_exception", |message: String, _: Kwargs| -> Result<String, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
+    });
     environment
 }
 

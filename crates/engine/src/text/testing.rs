@@ -15,10 +15,7 @@ pub(crate) fn messy_bytes() -> impl Strategy<Value = Vec<u8>> {
 
 /// Cuts bytes at these places; pieces may be empty.
 pub(crate) fn cut<'a>(bytes: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
-    let mut places: Vec<usize> = places
-        .iter()
-        .map(|place| place.index(bytes.len() + 1))
-        .collect();
+    let mut places: Vec<usize> = places.iter().map(|place| place.index(bytes.len() + 1)).collect();
     places.sort_unstable();
     places.push(bytes.len());
     let mut start = 0;

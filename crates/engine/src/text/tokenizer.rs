@@ -56,26 +56,18 @@ impl Tokenizer {
             return Err(TextError::Unsupported {
                 file,
                 what: "a model without this file".to_owned(),
-                possible: "models with a tokenizer.json, which `AutoTokenizer.from_pretrained(…).save_pretrained(…)` of \
+                possible:
+                    "models with a tokenizer.json, which `AutoTokenizer.from_pretrained(…).save_pretrained(…)` of \
                            Python's transformers writes from any other tokenizer"
-                    .to_owned(),
+                        .to_owned(),
             });
         }
-        let bytes = std::fs::read(&file).map_err(|source| LoadError::Io {
-            path: file.clone(),
-            source,
-        })?;
+        let bytes = std::fs::read(&file).map_err(|source| LoadError::Io { path: file.clone(), source })?;
         let inner = Inner::from_bytes(&bytes)
             .map_err(|error| TextError::tokenizer(&file, format!("cannot be read: {error}")))?;
         let spelling = spelling(&inner, &file)?;
         let entries = entries(&inner, &file)?;
-        Self::new(
-            &file,
-            inner,
-            spelling,
-            entries,
-            SpecialTokens::from_folder(folder)?,
-        )
+        Self::new(&file, inner, spelling, entries, SpecialTokens::from_folder(folder)?)
     }
 
     /// The tokenizer that a GGUF file describes.
@@ -83,20 +75,10 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::open`].
     pub fn from_gguf(file: &GgufFile) -> Result<Self, TextError> {
-        let gguf::Parts {
-            inner,
-            entries,
-            special,
-            prefix,
-            suffix,
-        } = gguf::read(file)?;
+        let gguf::Parts { inner, entries, special, prefix, suffix } = gguf::read(file)?;
         let path = file.file().path();
         let tokenizer = Self::new(path, inner, Spelling::ByteLevel, entries, special)?;
-        Ok(Self {
-            prefix,
-            suffix,
-            ..tokenizer
-        })
+        Ok(Self { prefix, suffix, ..tokenizer })
     }
 
     fn new(
@@ -108,9 +90,7 @@ impl Tokenizer {
     ) -> Result<Self, TextError> {
         // A file may ask for texts to be cut off or filled up, which suits training and would here lose part of a prompt.
         inner.with_padding(None);
-        inner
-            .with_truncation(None)
-            .map_err(|error| TextError::tokenizer(file, error.to_string()))?;
+        inner.with_truncation(None).map_err(|error| TextError::tokenizer(file, error.to_string()))?;
         Ok(Self {
             inner,
             vocabulary: Vocabulary::new(spelling, entries),
@@ -126,13 +106,14 @@ impl Tokenizer {
     /// With `add_special` the tokens that the model expects around a text are added, such as one that begins it; a
     /// rendered chat template has them written out already.
     ///
+    /// Some vocabularies lack a byte: SmolLM2's has no token for the control character U+001D, for example. It is left out
+    /// then, by every tokenizer.
+    ///
     /// # Errors
-    /// When a part of the text has no token, which a byte-level tokenizer does not know.
+    /// When the tokenizer fails on the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
-        let encoding = self
-            .inner
-            .encode_fast(text, add_special)
-            .map_err(|error| TextError::Encode(error.to_string()))?;
+        let encoding =
+            self.inner.encode_fast(text, add_special).map_err(|error| TextError::Encode(error.to_string()))?;
         let mut ids = Vec::with_capacity(encoding.len() + 2);
         if add_special {
             ids.extend_from_slice(&self.prefix);
@@ -160,12 +141,8 @@ impl Tokenizer {
     /// The text of tokens, special ones left out; what is no UTF-8 becomes U+FFFD.
     #[must_use]
     pub fn decode(&self, ids: &[u32]) -> String {
-        let bytes: Vec<u8> = ids
-            .iter()
-            .filter(|&&id| !self.is_special(id))
-            .flat_map(|&id| self.token_bytes(id))
-            .copied()
-            .collect();
+        let bytes: Vec<u8> =
+            ids.iter().filter(|&&id| !self.is_special(id)).flat_map(|&id| self.token_bytes(id)).copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -191,14 +168,8 @@ impl Tokenizer {
     /// all of them.
     #[must_use]
     pub fn eos(&self) -> Vec<u32> {
-        let named = self
-            .special
-            .get("eos_token")
-            .and_then(|token| self.id_of(token));
-        let mut ids: Vec<u32> = named
-            .into_iter()
-            .chain(self.special.end_ids().iter().copied())
-            .collect();
+        let named = self.special.get("eos_token").and_then(|token| self.id_of(token));
+        let mut ids: Vec<u32> = named.into_iter().chain(self.special.end_ids().iter().copied()).collect();
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -213,9 +184,7 @@ impl Tokenizer {
 
 /// How tokens spell bytes, which only the decoder tells.
 fn spelling(inner: &Inner, file: &Path) -> Result<Spelling, TextError> {
-    let decoder = inner
-        .get_decoder()
-        .and_then(|decoder| serde_json::to_value(decoder).ok());
+    let decoder = inner.get_decoder().and_then(|decoder| serde_json::to_value(decoder).ok());
     let steps: Vec<serde_json::Value> = match decoder {
         None => Vec::new(),
         Some(decoder) => match decoder.get("decoders").and_then(|steps| steps.as_array()) {
@@ -223,10 +192,7 @@ fn spelling(inner: &Inner, file: &Path) -> Result<Spelling, TextError> {
             None => vec![decoder],
         },
     };
-    let kinds: Vec<&str> = steps
-        .iter()
-        .filter_map(|step| step.get("type")?.as_str())
-        .collect();
+    let kinds: Vec<&str> = steps.iter().filter_map(|step| step.get("type")?.as_str()).collect();
     if kinds == ["ByteLevel"] {
         return Ok(Spelling::ByteLevel);
     }
@@ -237,16 +203,12 @@ fn spelling(inner: &Inner, file: &Path) -> Result<Spelling, TextError> {
     });
     let known = ["Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"];
     if replaces_underscores && kinds.iter().all(|kind| known.contains(kind)) {
-        return Ok(Spelling::SentencePiece {
-            byte_tokens: kinds.contains(&"ByteFallback"),
-        });
+        return Ok(Spelling::SentencePiece { byte_tokens: kinds.contains(&"ByteFallback") });
     }
     Err(TextError::Unsupported {
         file: file.to_owned(),
         what: format!("a decoder of the steps {kinds:?}"),
-        possible:
-            "ByteLevel, and SentencePiece's Metaspace or Replace with ByteFallback, Fuse and Strip"
-                .to_owned(),
+        possible: "ByteLevel, and SentencePiece's Metaspace or Replace with ByteFallback, Fuse and Strip".to_owned(),
     })
 }
 
@@ -256,10 +218,7 @@ fn entries(inner: &Inner, file: &Path) -> Result<Vec<Option<Entry>>, TextError> 
         .get_added_tokens_decoder()
         .into_iter()
         .map(|(id, token)| {
-            let entry = Entry::Added {
-                content: token.content,
-                special: token.special,
-            };
+            let entry = Entry::Added { content: token.content, special: token.special };
             (id, entry)
         })
         .collect();
@@ -268,15 +227,10 @@ fn entries(inner: &Inner, file: &Path) -> Result<Vec<Option<Entry>>, TextError> 
     let len = highest.map_or(Some(0), |&id| usize::try_from(id).ok()?.checked_add(1));
     let len = len.filter(|&len| len <= MOST_IDS).ok_or_else(|| {
         let id = highest.copied().unwrap_or(0);
-        TextError::tokenizer(
-            file,
-            format!("numbers a token {id}; ids below {MOST_IDS} were expected"),
-        )
+        TextError::tokenizer(file, format!("numbers a token {id}; ids below {MOST_IDS} were expected"))
     })?;
     let mut entries = vec![None; len];
-    let model = model
-        .into_iter()
-        .map(|(token, id)| (id, Entry::Model(token)));
+    let model = model.into_iter().map(|(token, id)| (id, Entry::Model(token)));
     // Added ones come last: one that is in the model's vocabulary too counts as added.
     for (id, entry) in model.chain(added) {
         if let Some(place) = usize::try_from(id).ok().and_then(|id| entries.get_mut(id)) {

@@ -100,22 +100,34 @@ mod tests {
 
     #[test]
     fn br_40_a_genuine_replacement_character_does_not_stall() {
-        assert_eq!(
-            pieces(["a\u{fffd}".as_bytes(), b"b"]),
-            ["a\u{fffd}", "b", ""]
-        );
+        assert_eq!(pieces(["a\u{fffd}".as_bytes(), b"b"]), ["a\u{fffd}", "b", ""]);
     }
 
     #[test]
     fn each_maximal_invalid_part_is_one_replacement_character() {
-        assert_eq!(
-            pieces([b"\xff\xff".as_slice(), b"\xe2\x82"]),
-            ["\u{fffd}\u{fffd}", "", "\u{fffd}"]
-        );
-        assert_eq!(
-            pieces([b"\xe2\x82".as_slice(), b"\xe2", b"\x82\xac"]),
-            ["", "\u{fffd}", "€", ""]
-        );
+        assert_eq!(pieces([b"\xff\xff".as_slice(), b"\xe2\x82"]), ["\u{fffd}\u{fffd}", "", "\u{fffd}"]);
+        assert_eq!(pieces([b"\xe2\x82".as_slice(), b"\xe2", b"\x82\xac"]), ["", "\u{fffd}", "€", ""]);
+    }
+
+    #[test]
+    fn a_character_that_is_broken_off_is_told_from_what_follows() {
+        for (pieces, expected) in [
+            // Broken off by a letter, and by a byte that continues others but not this one.
+            ([b"\xe2\x82".as_slice(), b"a"], 3),
+            ([b"\xe0", b"\x80"], 3),
+            ([b"\xe2", b"\xe2\x82\xac"], 3),
+            // Completed, even to U+FFFD itself; broken off by a later byte of the same piece; nothing begun.
+            ([b"\xe2\x82", b"\xac"], 0),
+            ([b"\xef\xbf", b"\xbd"], 0),
+            ([b"\xe2", b"\x82a"], 0),
+            ([b"a", b"\xff"], 0),
+            ([b"\xe2", b""], 0),
+        ] {
+            let mut stream = Utf8Stream::default();
+            let mut out = String::new();
+            assert_eq!(stream.push(pieces[0], &mut out), 0);
+            assert_eq!(stream.push(pieces[1], &mut out), expected, "{pieces:?}");
+        }
     }
 
     proptest! {

@@ -35,15 +35,8 @@ pub(super) enum Entry {
 
 impl Vocabulary {
     /// A vocabulary from entries in the order of ids; a number that no token has is `None`, and has no bytes.
-    pub(super) fn new(
-        spelling: Spelling,
-        entries: impl IntoIterator<Item = Option<Entry>>,
-    ) -> Self {
-        let mut vocabulary = Self {
-            bytes: Vec::new(),
-            ends: Vec::new(),
-            special: Vec::new(),
-        };
+    pub(super) fn new(spelling: Spelling, entries: impl IntoIterator<Item = Option<Entry>>) -> Self {
+        let mut vocabulary = Self { bytes: Vec::new(), ends: Vec::new(), special: Vec::new() };
         for entry in entries {
             let mut is_special = false;
             match entry {
@@ -65,10 +58,7 @@ impl Vocabulary {
     }
 
     pub(super) fn bytes(&self, id: u32) -> &[u8] {
-        let Some((id, end)) = usize::try_from(id)
-            .ok()
-            .and_then(|id| Some((id, *self.ends.get(id)?)))
-        else {
+        let Some((id, end)) = usize::try_from(id).ok().and_then(|id| Some((id, *self.ends.get(id)?))) else {
             return &[];
         };
         let start = id.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -96,12 +86,10 @@ fn spell(spelling: Spelling, token: &str, out: &mut Vec<u8>) {
                 }
             }
         }
-        Spelling::SentencePiece { byte_tokens } => {
-            match byte_token(token).filter(|_| byte_tokens) {
-                Some(byte) => out.push(byte),
-                None => out.extend_from_slice(token.replace('▁', " ").as_bytes()),
-            }
-        }
+        Spelling::SentencePiece { byte_tokens } => match byte_token(token).filter(|_| byte_tokens) {
+            Some(byte) => out.push(byte),
+            None => out.extend_from_slice(token.replace('▁', " ").as_bytes()),
+        },
     }
 }
 
@@ -109,9 +97,7 @@ fn spell(spelling: Spelling, token: &str, out: &mut Vec<u8>) {
 fn byte_token(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    is_hex
-        .then(|| u8::from_str_radix(digits, 16).ok())
-        .flatten()
+    is_hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// GPT-2's alphabet: printable bytes of Latin-1 are themselves, the others follow from U+0100 on, in order.
@@ -119,20 +105,14 @@ fn alphabet() -> impl Iterator<Item = (u8, char)> {
     let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let mut others = '\u{100}'..;
     (0..=u8::MAX).map(move |byte| {
-        let character = if is_printable(byte) {
-            char::from(byte)
-        } else {
-            others.next().unwrap_or(char::REPLACEMENT_CHARACTER)
-        };
+        let character =
+            if is_printable(byte) { char::from(byte) } else { others.next().unwrap_or(char::REPLACEMENT_CHARACTER) };
         (byte, character)
     })
 }
 
-static BYTES: LazyLock<HashMap<char, u8>> = LazyLock::new(|| {
-    alphabet()
-        .map(|(byte, character)| (character, byte))
-        .collect()
-});
+static BYTES: LazyLock<HashMap<char, u8>> =
+    LazyLock::new(|| alphabet().map(|(byte, character)| (character, byte)).collect());
 
 #[cfg(test)]
 mod tests {
@@ -157,8 +137,7 @@ mod tests {
 
     #[test]
     fn the_alphabet_is_that_of_the_reference() {
-        let ours: std::collections::BTreeSet<char> =
-            alphabet().map(|(_, character)| character).collect();
+        let ours: std::collections::BTreeSet<char> = alphabet().map(|(_, character)| character).collect();
         let theirs = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet();
         assert_eq!(ours, theirs.into_iter().collect());
         assert_eq!(ours.len(), 256);
@@ -182,14 +161,8 @@ mod tests {
         let entries = [
             Some(Entry::Model("a".to_owned())),
             None,
-            Some(Entry::Added {
-                content: "<|end|>".to_owned(),
-                special: true,
-            }),
-            Some(Entry::Added {
-                content: "Ġ".to_owned(),
-                special: false,
-            }),
+            Some(Entry::Added { content: "<|end|>".to_owned(), special: true }),
+            Some(Entry::Added { content: "Ġ".to_owned(), special: false }),
         ];
         let vocabulary = Vocabulary::new(Spelling::ByteLevel, entries);
         assert_eq!(vocabulary.len(), 4);

@@ -32,6 +32,7 @@ impl<'a> Roll<'a> {
 }
 
 /// A group under test, and the source of its tags.
+#[derive(Clone)]
 pub struct Subject {
     pub session: Session,
     pub kind: Kind,
@@ -131,9 +132,6 @@ impl Subject {
 
     /// Runs an operation that must succeed, and checks the laws.
     pub fn obey(&mut self, op: &Op) -> Result<(), Broken> {
-        if std::env::var_os("FUZZ_SHOW").is_some() {
-            eprintln!("{}", serde_json::to_string(op).unwrap_or_default());
-        }
         let done = self.session.step(op).map_err(|e| format!("refused: {e}"))?;
         self.laws(op, &done)
     }
@@ -231,8 +229,8 @@ impl Subject {
         Ok(name)
     }
 
-    /// Every row leaves and comes back into a new group: from here on the old group's history must go on as if it had stayed.
-    fn recycle(&mut self, roll: &mut Roll<'_>) -> Result<(), Broken> {
+    /// Every row leaves and comes back into a new group, in some order or in theirs: from here on the old group's history must go on as if it had stayed.
+    pub fn recycle(&mut self, roll: &mut Roll<'_>) -> Result<(), Broken> {
         let order = if roll.below(2) == 0 { self.some_rows(roll) } else { (0..self.layout().rows() as u32).collect() };
         let mut rows = Vec::new();
         for row in order {
@@ -345,7 +343,7 @@ impl Subject {
     }
 
     /// What must hold after any operation that succeeded.
-    fn laws(&self, op: &Op, done: &Done) -> Result<(), Broken> {
+    pub fn laws(&self, op: &Op, done: &Done) -> Result<(), Broken> {
         let group = self.session.group().ok_or("no group")?;
         if let (Op::Append { tokens }, Some(append)) = (op, &done.append) {
             let expected = group.model.sees(tokens);
@@ -380,7 +378,7 @@ impl Subject {
                 }
             };
             let recent = i64::from(ranges[1].len() + ranges[2].len());
-            let columns = ranges.into_iter().flat_map(|c| c.iter());
+            let columns = ranges.into_iter().flat_map(Columns::iter);
             let positions = (0..i64::from(ranges[0].len())).chain(history.next - recent..history.next);
             let held: BTreeMap<i64, u64> = positions.zip(columns.filter_map(|c| group.grid.get(row, c))).collect();
             let known: BTreeMap<i64, u64> = history.tokens.iter().copied().collect();

@@ -64,7 +64,7 @@ async fn converse(args: &Args, session: &Session) -> Result<(), Failure> {
                         if !prompts {
                             return Err(error);
                         }
-                        eprintln!("error: {error}");
+                        eprintln!("error: {error} (/reset begins anew)");
                     }
                 }
             }
@@ -83,7 +83,7 @@ async fn answer(args: &Args, session: &Session, history: &[Value]) -> Result<Str
         outcome = print_text(&mut events, &mut said) => outcome,
         _ = ctrl_c() => Ok(()),
     };
-    println!();
+    writeln!(io::stdout())?;
     outcome.map(|()| said)
 }
 

@@ -2,7 +2,12 @@
 
 use std::io;
 
+use annulus_engine::device::{ComputeDtype, DeviceChoice};
 use annulus_engine::engine::Engine;
+use annulus_engine::load::{self, Kernels, LoadOptions, Loaded, WeightForm};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use super::Failure;
 
 /// Which model, and how its numbers are computed.
 #[derive(Debug, Clone, clap::Args)]
@@ -11,16 +16,76 @@ pub(super) struct Args {
     /// the default model.
     #[arg(env = "ANNULUS_MODEL")]
     model: Option<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How a model's numbers are computed.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(super) struct How {
+    /// Which device to use; auto takes the GPU where there is one.
+    #[arg(long, env = "ANNULUS_DEVICE", default_value = "auto", value_parser = choice(DEVICES))]
+    device: DeviceChoice,
+    /// The type of activations and of weights that are not packed; auto is f32 on the CPU and the checkpoint's elsewhere.
+    #[arg(long, env = "ANNULUS_COMPUTE_DTYPE", default_value = "auto", value_parser = choice(COMPUTE_DTYPES))]
+    compute_dtype: ComputeDtype,
+    /// Whose matrix products to use on the CPU; mlx compares bit by bit with other programs that use MLX.
+    #[arg(long, env = "ANNULUS_KERNELS", default_value = "own", value_parser = choice(KERNELS))]
+    kernels: Kernels,
+    /// How to keep quantized weights; auto spells them out where that is faster and there is memory for it.
+    #[arg(long, env = "ANNULUS_WEIGHTS", default_value = "auto", value_parser = choice(WEIGHTS))]
+    weights: WeightForm,
+}
+
+const DEVICES: &[(&str, DeviceChoice)] =
+    &[("auto", DeviceChoice::Auto), ("cpu", DeviceChoice::Cpu), ("gpu", DeviceChoice::Gpu)];
+
+const COMPUTE_DTYPES: &[(&str, ComputeDtype)] = &[
+    ("auto", ComputeDtype::Auto),
+    ("f32", ComputeDtype::F32),
+    ("bf16", ComputeDtype::Bf16),
+    ("f16", ComputeDtype::F16),
+];
+
+const KERNELS: &[(&str, Kernels)] = &[("own", Kernels::Own), ("mlx", Kernels::Mlx)];
+
+const WEIGHTS: &[(&str, WeightForm)] =
+    &[("auto", WeightForm::Auto), ("packed", WeightForm::Packed), ("dense", WeightForm::Dense)];
+
+/// Takes one of a few words for what it means to the engine, which knows nothing of command lines.
+fn choice<T: Copy + Send + Sync>(words: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
+    let known = PossibleValuesParser::new(words.iter().map(|(word, _)| *word));
+    known.try_map(move |given| {
+        let found = words.iter().find(|(word, _)| *word == given);
+        found.map(|(_, meaning)| *meaning).ok_or("this word has no meaning")
+    })
 }
 
 impl Args {
-    /// Begins to load the model, on a thread of its own; at most `max_queue` jobs may wait.
-    pub(super) fn open(&self, _max_queue: usize, _fault_after: Option<usize>) -> io::Result<Engine> {
-        Err(io::Error::other("no engine yet"))
+    /// Begins to load the model on a thread of its own; at most `max_queue` jobs may wait. With `fault_after` that
+    /// thread dies after so many steps.
+    pub(super) fn open(&self, max_queue: usize, fault_after: Option<usize>) -> io::Result<Engine> {
+        load::open(LoadOptions { fault_after, ..self.options() }, max_queue)
+    }
+
+    /// Loads the model on this thread.
+    pub(super) fn load(&self) -> Result<Loaded, Failure> {
+        Ok(load::load(&self.options())?)
     }
 
     /// The model as messages name it.
     pub(super) fn shown(&self) -> &str {
         self.model.as_deref().unwrap_or("the default model")
+    }
+
+    fn options(&self) -> LoadOptions {
+        LoadOptions {
+            model: self.model.clone(),
+            device: self.how.device,
+            compute_dtype: self.how.compute_dtype,
+            kernels: self.how.kernels,
+            weights: self.how.weights,
+            fault_after: None,
+        }
     }
 }

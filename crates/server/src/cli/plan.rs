@@ -1,8 +1,10 @@
 //! `annulus plan`: cache plans, without a model.
 
-use clap::Subcommand;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
 
-use super::Failure;
+use annulus_plan::cli::{self, World};
+use clap::Subcommand;
 
 /// The commands on plans.
 #[derive(Debug, clap::Args)]
@@ -13,13 +15,13 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replay scenarios, one a line, and print what each step did.
+    /// Replay scenarios, one a line, and print what each step did as JSON.
     Replay {
         /// The file, or `-` for standard input.
         #[arg(env = "ANNULUS_FILE")]
         file: String,
     },
-    /// Explain a scenario step by step.
+    /// Replay scenarios and explain each step to a person.
     Explain {
         /// The file, or `-` for standard input.
         #[arg(env = "ANNULUS_FILE")]
@@ -27,9 +29,34 @@ enum Command {
     },
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    match &args.command {
-        Command::Replay { file } | Command::Explain { file } => Err(format!("no planner yet for {file}").into()),
+/// Runs the command; its exit status is the planner's.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let args = match &args.command {
+        Command::Replay { file } => ["replay", file],
+        Command::Explain { file } => ["explain", file],
+    };
+    cli::run(&args, &mut Process).into()
+}
+
+/// The files and streams of this process, which the planner never touches by itself.
+struct Process;
+
+impl World for Process {
+    fn read(&mut self, path: &str) -> Result<String, String> {
+        let text = if path == "-" {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text).map(|_| text)
+        } else {
+            std::fs::read_to_string(path)
+        };
+        text.map_err(|error| error.to_string())
+    }
+
+    fn print(&mut self, text: &str) -> Result<(), String> {
+        io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn complain(&mut self, text: &str) {
+        eprintln!("error: {text}");
     }
 }

@@ -17,6 +17,9 @@ use crate::http::shutdown;
 /// Threads that tokenize. More would not be faster on the few cores that the model leaves.
 const BLOCKING_THREADS: usize = 4;
 
+/// More than a decode step or a prefill chunk takes, after which the model's thread sees that nobody listens.
+const LAST_STEP: Duration = Duration::from_secs(2);
+
 /// The flags of `annulus serve`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -52,16 +55,16 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(serve(args));
-    // Connections whose clients do not read are not waited for.
+    let listener = runtime.block_on(listen(&args.host, args.port))?;
+    let engine = Arc::new(args.model.open(args.max_queue, args.fault_after)?);
+    runtime.block_on(serve(args, listener, Arc::clone(&engine)))?;
+    // Connections whose clients do not read are not waited for; with them go the jobs that they wait for.
     runtime.shutdown_background();
-    outcome
+    leave(&engine)
 }
 
-async fn serve(args: Args) -> Result<(), Failure> {
-    let listener = listen(&args.host, args.port).await?;
+async fn serve(args: Args, listener: TcpListener, engine: Arc<Engine>) -> Result<(), Failure> {
     let address = listener.local_addr()?;
-    let engine = Arc::new(args.model.open(args.max_queue, args.fault_after)?);
     println!("listening on http://{address}");
     if !address.ip().is_loopback() {
         tracing::warn!("{address} is open to the network, and nothing here asks for a password");
@@ -76,6 +79,24 @@ async fn serve(args: Args) -> Result<(), Failure> {
         Ok(reason) = &mut load_failed => return Err(reason.into()),
     }
     Ok(())
+}
+
+/// Ends the model's thread.
+///
+/// MLX takes its state down when a process exits in the usual way, which a thread that is still at work would not
+/// survive. So when the model is still being loaded, the process ends without that.
+fn leave(engine: &Engine) -> Result<(), Failure> {
+    if engine.stop_within(LAST_STEP) {
+        return Ok(());
+    }
+    tracing::info!("leaving while the model's thread is at work");
+    #[cfg(unix)]
+    // SAFETY: it ends the process at once and touches no memory of ours; standard output is flushed line by line.
+    unsafe {
+        nix::libc::_exit(0)
+    }
+    #[cfg(not(unix))]
+    std::process::exit(0)
 }
 
 async fn listen(host: &str, port: u16) -> Result<TcpListener, Failure> {
@@ -94,7 +115,8 @@ fn watch_load(engine: Arc<Engine>) -> oneshot::Receiver<String> {
     let (tell, told) = oneshot::channel();
     let began = std::time::Instant::now();
     std::thread::spawn(move || match engine.wait_until_loaded() {
-        Status::Failed(reason) => {
+        // One that has a front was loaded and died since.
+        Status::Failed(reason) if engine.front().is_none() => {
             let _ = tell.send(reason);
         }
         _ => {

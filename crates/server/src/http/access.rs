@@ -12,7 +12,8 @@ use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use uuid::Uuid;
 
-static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The header that names a request.
+pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest id of a client that is taken over.
 const MAX_ID: usize = 128;
@@ -31,6 +32,8 @@ pub(crate) async fn log(request: Request, next: Next) -> Response {
     };
     let mut response = next.run(request).await;
     line.status = Some(response.status());
+    // Nobody asks an empty body for its end.
+    line.complete = http_body::Body::is_end_stream(response.body());
     response.headers_mut().insert(REQUEST_ID.clone(), id);
     response.map(|body| Body::new(Logged { body, line }))
 }

@@ -137,6 +137,6 @@ fn cors(origins: &[HeaderValue]) -> Option<CorsLayer> {
             .allow_origin(origin)
             .allow_methods([Method::GET, Method::POST])
             .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION])
-            .expose_headers([header::RETRY_AFTER]),
+            .expose_headers([header::RETRY_AFTER, access::REQUEST_ID.clone()]),
     )
 }

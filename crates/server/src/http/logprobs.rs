@@ -114,9 +114,11 @@ impl CompletionWriter {
 
     fn push(&mut self, front: &Front, lists: &mut CompletionLogprobs, id: u32, entry: Option<&TokenLogprob>) {
         let bytes = front.tokenizer.token_bytes(id);
-        let within_character = bytes.first().is_some_and(|byte| is_continuation(*byte));
+        // A special token is written out here and is no part of the text.
+        let in_text = if front.tokenizer.is_special(id) { &[] } else { bytes };
+        let within_character = in_text.first().is_some_and(|byte| is_continuation(*byte));
         lists.text_offset.push(self.characters.saturating_sub(usize::from(within_character)));
-        self.characters += bytes.iter().filter(|byte| !is_continuation(**byte)).count();
+        self.characters += in_text.iter().filter(|byte| !is_continuation(**byte)).count();
         lists.tokens.push(token_text(bytes));
         lists.token_logprobs.push(entry.map(|entry| entry.logprob.max(LEAST)));
         lists.top_logprobs.push(entry.map(|entry| top(front, entry)));

@@ -382,10 +382,49 @@ fn front(template: bool) -> Front {
     }
 }
 
-fn tokenizer() -> Tokenizer {
-    Tokenizer { pieces: (0..=255).map(|byte| vec![byte]).chain([b"<end>".to_vec()]).collect() }
-}
+/// Renders `role:content` a line.
+const TEMPLATE: &str = r"
+{%- if tools %}{{ 'tools:' ~ (tools | tojson) ~ '\n' }}{% endif %}
+{%- if mood is defined %}{{ 'mood:' ~ mood ~ '\n' }}{% endif %}
+{%- for message in messages %}
+    {%- if message.content == 'refuse me' %}{{ raise_exception('not with me') }}{% endif %}
+    {{- message.role ~ ':' ~ message.content ~ '\n' }}
+    {%- for call in message.tool_calls %}
+        {{- call.function.name ~ '(' ~ call.function.arguments.a ~ ')\n' }}
+    {%- endfor %}
+{%- endfor %}";
 
 fn chat_template() -> ChatTemplate {
-    ChatTemplate
+    ChatTemplate::from_source(TEMPLATE, serde_json::Map::new()).unwrap()
+}
+
+/// A token for each byte, by its value, and one that ends an answer.
+fn tokenizer() -> Tokenizer {
+    let vocab: BTreeMap<String, u32> = (0..=255u8).map(|byte| (byte_character(byte).into(), u32::from(byte))).collect();
+    let byte_level = serde_json::json!({
+        "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false,
+    });
+    let file = serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [{
+            "id": END, "content": "<end>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true,
+        }],
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+    });
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+    Tokenizer::from_folder(folder.path()).unwrap()
+}
+
+/// The character by which byte-level vocabularies spell a byte: itself where it is visible, else one from U+0100 on.
+fn byte_character(byte: u8) -> char {
+    let visible = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if visible(byte) {
+        return char::from(byte);
+    }
+    let before = (0..byte).filter(|byte| !visible(*byte)).count();
+    char::from_u32(0x100 + u32::try_from(before).unwrap()).unwrap()
 }

@@ -62,9 +62,7 @@ fn render(body: &Object<'_, '_>, front: &Front) -> Result<String, ApiError> {
         )
     })?;
     let input = ChatInput { messages, tools, add_generation_prompt: true, kwargs };
-    template.render(&input).map_err(|error| {
-        ApiError::invalid("messages", format!("The model's chat template refuses these messages: {error}"))
-    })
+    template.render(&input).map_err(|error| ApiError::invalid("messages", error.to_string()))
 }
 
 /// How many alternatives to report with each token, `None` for no report at all.

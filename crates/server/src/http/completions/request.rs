@@ -104,10 +104,8 @@ fn from_text(node: &Node<'_, '_>, front: &Front) -> Result<Prompt, ApiError> {
     if text.is_empty() {
         return Err(node.invalid("a prompt that is not empty"));
     }
-    let tokens = front
-        .tokenizer
-        .encode(text, true)
-        .map_err(|error| node.invalid(&format!("text that the tokenizer takes ({error})")))?;
+    let tokens =
+        front.tokenizer.encode(text, true).map_err(|error| ApiError::invalid(node.param(), error.to_string()))?;
     if tokens.is_empty() {
         return Err(node.invalid("a prompt of at least one token"));
     }
@@ -120,6 +118,5 @@ fn from_ids(node: &Node<'_, '_>, list: &List<'_, '_>, front: &Front) -> Result<P
     }
     let last = front.tokenizer.vocab_size() as i128 - 1;
     let tokens = list.iter().map(|id| Ok(id.integer(0..=last)? as u32)).collect::<Result<Vec<u32>, ApiError>>()?;
-    let bytes: Vec<u8> = tokens.iter().flat_map(|id| front.tokenizer.token_bytes(*id)).copied().collect();
-    Ok(Prompt { param: node.param(), text: String::from_utf8_lossy(&bytes).into_owned(), tokens })
+    Ok(Prompt { param: node.param(), text: front.tokenizer.decode(&tokens), tokens })
 }

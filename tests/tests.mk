@@ -1,0 +1,36 @@
+# Tests. `make test` is what CI runs; parity and bench are run by hand.
+
+# The crates around MLX are tested in release mode: it is the build that is served, and it is built for HTTP tests anyway.
+NATIVE := --package annulus-kernels --package annulus-engine --package annulus-server --package annulus-tests
+
+.PHONY: test
+test: test-tools lint test-plan test-plan-wasm test-native test-http test-web ## everything that CI runs
+
+.PHONY: test-tools
+test-tools: setup
+	@scripts/setup-tests.sh
+
+.PHONY: lint
+lint: setup ## formatting and clippy
+	cargo fmt --all --check
+	$(CARGO) clippy --release --locked --workspace --all-targets -- --deny warnings
+
+.PHONY: test-plan
+test-plan: ## the planner's tests: no MLX, any system
+	cargo test --locked --package annulus-plan --all-features
+
+.PHONY: test-native
+test-native: build ## tests of kernels, engine and server
+	$(CARGO) test --release --locked $(NATIVE)
+
+.PHONY: test-http
+test-http: build ## the official Python client against the binary and the default model
+	$(ENV) tests/http/run.sh
+
+.PHONY: parity
+parity: build ## compare with mlx-lm: logits to the bit, tokens, token ids of llama.cpp, cache geometry
+	$(ENV) tests/parity/run.sh
+
+.PHONY: bench
+bench: build ## measure beside mlx-lm and llama.cpp (ROUNDS=5)
+	$(ENV) tests/bench/run.sh $(or $(ROUNDS),5)
