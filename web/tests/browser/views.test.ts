@@ -93,7 +93,7 @@ function cutOff(): string[] {
     const { left, right, top, bottom, width } = e.getBoundingClientRect();
     return width > 0 && (left < -1 || right > innerWidth + 1 || top < -1 || bottom > innerHeight + 1);
   });
-  const cut = [...document.querySelectorAll("button, h1, h2, h3, td, dd, label > span, .problem, .panel")].filter(
+  const cut = [...document.querySelectorAll("button, h1, h2, h3, td, dd, label > span, th, caption, .problem, .panel")].filter(
     (e) => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline",
   );
   const page = document.documentElement;

@@ -85,7 +85,7 @@ function RowTable({ still, selected }: { still: Still; selected: number }) {
             <th scope="col" title="Columns before its oldest token">left pad</th>
             {ends && <th scope="col" title="The position its prefill ends at">prefill end</th>}
             {round && <th scope="col" title="Its offset when the round began, and its tokens since">round</th>}
-            <th scope="col" title="The physical columns of its newest tokens">in columns</th>
+            <th scope="col" title="The physical columns of its newest tokens">columns</th>
           </tr>
         </thead>
         <tbody>
