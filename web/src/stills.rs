@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 
+use annulus_plan::State;
 use annulus_plan::inspect::{Action, Cell, CellKind, Frame, Invariant, Options, PhaseView, Query, draw};
 use annulus_plan::scenario::{Op, Scenario};
-use annulus_plan::session::{Session, State};
+use annulus_plan::session::Session;
 use annulus_plan::{Columns, Error, Faults, Refusal, compare};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -441,15 +441,18 @@ fn query(group: &Group, position: Option<i64>, history: &History, view: &RowView
         let right = cell.position.filter(|&p| history.at(p) == Some(cell.tag));
         let place = right.and_then(|p| expected.binary_search(&p).ok());
         match (visible, place) {
-            (true, Some(place)) if !shown[place] => shown[place] = true,
-            (true, _) => wrong.push(column),
+            (true, place) => match place.and_then(|place| shown.get_mut(place)) {
+                Some(shown) if !*shown => *shown = true,
+                _ => wrong.push(column),
+            },
             (false, Some(place)) => missed.push((column, place)),
             (false, None) => {}
         }
     }
     let seen: Vec<i64> = expected.iter().zip(&shown).filter(|&(_, &shown)| shown).map(|(&p, _)| p).collect();
     // What lies in two columns is hidden only when it is seen in neither.
-    let hidden = missed.into_iter().filter(|&(_, place)| !shown[place]).map(|(column, _)| column).collect();
+    let hidden =
+        missed.into_iter().filter(|&(_, place)| shown.get(place) == Some(&false)).map(|(column, _)| column).collect();
     let holds = wrong.is_empty() && seen == expected;
     Query { position, expected, seen, wrong, hidden, holds }
 }
