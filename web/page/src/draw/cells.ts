@@ -68,7 +68,7 @@ function drawRun(ctx: CanvasRenderingContext2D, palette: Palette, code: number, 
   const [x, w, h] = [xOf(start), (end - start) * view.scale, Math.max(1, tall - 1)];
   ctx.fillStyle = ink.fill;
   ctx.fillRect(x, y, w, h);
-  const pattern = w >= 6 && h >= 5 ? patternOf(kind, palette) : null;
+  const pattern = w >= 6 && h >= 3 ? patternOf(kind, palette) : null;
   if (pattern) {
     ctx.fillStyle = pattern;
     ctx.fillRect(x, y, w, h);

@@ -69,6 +69,8 @@ function RowTable({ still, selected }: { still: Still; selected: number }) {
   const { rows, rope_offsets, phase, tokens, offset } = still.head;
   const ends = phase.kind === "prefill" ? phase.ends : null;
   const round = phase.kind === "round" ? phase : null;
+  // While nothing pends the next token stands where the next column does.
+  const pending = rows.some((row) => row.valid !== row.offset);
   const first = Math.max(0, Math.min(selected - MOST / 2, rows.length - MOST));
   const shown = rows.slice(first, first + MOST);
   return (
@@ -80,7 +82,7 @@ function RowTable({ still, selected }: { still: Still; selected: number }) {
           <tr>
             <th scope="col">row</th>
             <th scope="col" title="The position of its next column">offset</th>
-            <th scope="col" title="The position of its next token">next token</th>
+            {pending && <th scope="col" title="The position of its next token">next token</th>}
             {rope_offsets && <th scope="col" title="The position by which its first new column was rotated">RoPE from</th>}
             <th scope="col" title="Columns before its oldest token">left pad</th>
             {ends && <th scope="col" title="The position its prefill ends at">prefill end</th>}
@@ -95,11 +97,11 @@ function RowTable({ still, selected }: { still: Still; selected: number }) {
                 <button class="link" aria-pressed={index === selected} aria-label={`Row ${index}`} onClick={() => set({ row: index })}>{index}</button>
               </th>
               <td>{row.offset}</td>
-              <td>{row.valid}</td>
+              {pending && <td>{row.valid}</td>}
               {rope_offsets && <td>{rope_offsets[index]}</td>}
               <td>{row.left_pad}</td>
               {ends && <td>{ends[index]}</td>}
-              {round && <td>{round.saved[index]} + {round.taken[index]}</td>}
+              {round && <td>{round.saved[index]} +{round.taken[index]}</td>}
               <td>{describe.ranges(row.held)}</td>
             </tr>
           ))}
