@@ -81,7 +81,7 @@ function report(frames: [string, number[]][], paint: number[], ready: number[]):
     "Written by `make bench-web`: headless Chromium with software rendering, 1280 × 720, two shared CPU cores.",
     "",
     "Time of a frame while the slider is moved once a frame through 28 steps of 64 rows × 4,096 columns, without a limit of the",
-    "frame rate (the whole frame: planner's data, panels, canvases, raster):",
+    "frame rate. It is the whole frame, from the planner's data to the raster; the panels at the sides follow 60 ms after the slider rests.",
     "",
     "| | median | 95 % |",
     "|---|---|---|",

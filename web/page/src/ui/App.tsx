@@ -1,5 +1,5 @@
 // The page: what happens on the left, what the cache looks like in the middle, what is known of it on the right.
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import * as describe from "../describe.ts";
 import { refit, zoom, view } from "../draw/viewport.ts";
 import { KIND_WORDS, palette } from "../draw/palette.ts";
@@ -22,7 +22,7 @@ import { Sheet } from "./Sheet.tsx";
 import { Tabs } from "./Tabs.tsx";
 import { Timeline } from "./Timeline.tsx";
 import { Try } from "./Try.tsx";
-import { useApp, useSignal } from "./use.ts";
+import { useApp, useSettled, useSignal } from "./use.ts";
 
 const SIDES: [Side, string][] = [["gallery", "Gallery"], ["build", "Build"], ["json", "JSON"], ["learn", "Learn"]];
 const PANES: [Pane, string][] = [
@@ -35,16 +35,14 @@ export function App() {
   const showHelp = () => help.current?.showModal();
   useEffect(() => listen(showHelp), []);
   useEffect(dropFiles, []);
+  const settled = useSettled(state);
+  const left = useMemo(() => <Left state={settled} />, [settled]);
+  const right = useMemo(() => <Right state={settled} />, [settled]);
   const look = state.side === "learn" ? TOUR[state.stop].look : "";
   return (
     <div class="page" data-look-at={look}>
       <Header state={state} help={showHelp} />
-      <aside class="left" aria-label="Scenario" data-look="editor">
-        {state.side !== "learn" && <About state={state} />}
-        <Tabs label="Scenario" name="side" tabs={SIDES} selected={state.side} select={(side) => set({ side })}>
-          <SidePanel state={state} />
-        </Tabs>
-      </aside>
+      {left}
       <main>
         <Timeline state={state} />
         <Toolbar state={state} />
@@ -54,13 +52,30 @@ export function App() {
         </div>
         <Pointed state={state} />
       </main>
-      <aside class="right" aria-label="Details">
-        <Tabs label="Details" name="pane" tabs={PANES} selected={state.pane} select={(pane) => set({ pane })}>
-          <PanePanel state={state} />
-        </Tabs>
-      </aside>
+      {right}
       <Help dialog={help} />
     </div>
+  );
+}
+
+function Left({ state }: { state: State }) {
+  return (
+    <aside class="left" aria-label="Scenario" data-look="editor">
+      {state.side !== "learn" && <About state={state} />}
+      <Tabs label="Scenario" name="side" tabs={SIDES} selected={state.side} select={(side) => set({ side })}>
+        <SidePanel state={state} />
+      </Tabs>
+    </aside>
+  );
+}
+
+function Right({ state }: { state: State }) {
+  return (
+    <aside class="right" aria-label="Details">
+      <Tabs label="Details" name="pane" tabs={PANES} selected={state.pane} select={(pane) => set({ pane })}>
+        <PanePanel state={state} />
+      </Tabs>
+    </aside>
   );
 }
 
