@@ -25,8 +25,9 @@ $(WEB_BINDGEN): web/bindgen/Cargo.toml web/bindgen/Cargo.lock web/bindgen/src/ma
 
 web-modules: web/node_modules/.package-lock.json
 
+# Not `npm ci`: npm 11 refuses locks in which an optional package for another system is missing. Versions come from the lock here too.
 web/node_modules/.package-lock.json: web/package-lock.json
-	cd web && npm ci --no-fund --no-audit
+	cd web && npm install --no-save --no-fund --no-audit
 	touch $@
 
 # The crate, the package, and the page in a headless Chromium; writes the screenshots of docs/.
