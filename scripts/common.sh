@@ -53,7 +53,7 @@ check() {
 
 # need_command NAME DEBIAN_PACKAGE: installs what is missing where that is possible.
 need_command() {
-  command -v "$1" >/dev/null && return
+  if command -v "$1" >/dev/null; then return; fi
   need_packages "$1 is missing" "$2"
 }
 

@@ -4,6 +4,7 @@ source "$(dirname "$0")/common.sh"
 
 backend=${BACKEND:-$(default_backend)}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
+mlx=${ANNULUS_MLX_DIR:-$(cache_folder)/mlx-$MLX_VERSION-$backend/mlx}
 name=annulus-$version-$(uname -s | tr '[:upper:]' '[:lower:]')-$(uname -m)-$backend
 stage=$root/dist/$name
 
@@ -13,11 +14,11 @@ ANNULUS_DIST=1 cargo build --profile dist --locked --package annulus-server --ta
 rm -rf "$stage"
 mkdir -p "$stage/lib/mlx/lib"
 cp target/dist/dist/annulus "$stage/"
-cp -R "$ANNULUS_MLX_DIR"/lib/*mlx* "$stage/lib/mlx/lib/"
-for libraries in "$ANNULUS_MLX_DIR"/../mlx_*.libs; do
-  [ -d "$libraries" ] && cp -R "$libraries" "$stage/lib/"
+cp -R "$mlx"/lib/*mlx* "$stage/lib/mlx/lib/"
+for libraries in "$mlx"/../mlx_*.libs; do
+  if [ -d "$libraries" ]; then cp -R "$libraries" "$stage/lib/"; fi
 done
-[ "$(uname -s)" = Darwin ] && cp -R "$ANNULUS_MLX_DIR"/lib/*.dylib "$stage/lib/mlx/lib/"
+if [ "$(uname -s)" = Darwin ]; then cp -R "$mlx"/lib/*.dylib "$stage/lib/mlx/lib/"; fi
 cp README.md LICENSE-MIT LICENSE-APACHE THIRD-PARTY.md "$stage/"
 tar -C dist -czf "dist/$name.tar.gz" "$name"
 say "dist/$name.tar.gz"

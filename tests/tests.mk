@@ -30,6 +30,8 @@ test-http: build ## the official Python client against the binary and the defaul
 .PHONY: parity
 parity: build ## compare with mlx-lm: logits to the bit, tokens, token ids of llama.cpp, cache geometry
 	$(ENV) tests/parity/run.sh
+	$(ENV) tests/parity/tokens/run.sh "$$(scripts/default-model.sh)"
+	$(ENV) $(MAKE) --no-print-directory parity-plan PYTHON="$$(scripts/venv.sh tests/parity/requirements.txt)"
 
 .PHONY: bench
 bench: build ## measure beside mlx-lm and llama.cpp (ROUNDS=5)

@@ -3,14 +3,14 @@ import { defineConfig } from "vitest/config";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   root: here("."),
   resolve: { alias: { "@annulus/plan": here("./package/node.js") } },
   test: {
-    include: ["tests/**/*.test.ts"],
+    include: [mode === "bench" ? "tests/**/*.bench.ts" : "tests/**/*.test.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
     // Two cores are a common machine; browsers and the type check take more than one each.
     fileParallelism: false,
   },
-});
+}));

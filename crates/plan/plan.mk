@@ -13,9 +13,9 @@ fuzz-plan:
 bench-plan:
 	cargo bench -p annulus-plan --bench steady
 
-# The crate's tests as wasm under Node. With its compiler threads Node 20 may die of a segmentation fault after the last test.
+# The crate's tests as wasm under Node.
 test-plan-wasm:
-	CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings --single-threaded $(CURDIR)/crates/plan/tests/wasi-runner.mjs" \
+	CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $(CURDIR)/crates/plan/tests/wasi-runner.mjs" \
 		cargo test --target wasm32-wasip1 -p annulus-plan
 
 # Random scenarios through mlx-lm's live cache classes and through the planner. PYTHON has mlx-lm 0.32.2 and mlx[cpu].

@@ -153,7 +153,7 @@ def main(binary, gguf, work):
         for helper in ("tokenizer.json", "tokenizer_config.json"):
             (checkpoint / helper).write_bytes((folder / helper).read_bytes())
         theirs, _ = load_model(checkpoint)
-        dtype = "bf16" if options.get("dtype") == mx.bfloat16 else "f32"
+        dtype = "bf16" if options.get("dtype", mx.float32) == mx.bfloat16 else "f32"
         compare_logits(f"tiny Llama, {name}", binary, checkpoint, theirs, vocabulary, work, dtype, own=dtype == "f32")
     theirs, tokenizer = load(str(folder))
     compare_logits("default model as GGUF", binary, gguf, theirs, 49152, work)

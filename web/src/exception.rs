@@ -13,7 +13,7 @@ pub fn exception(refusal: &Refusal) -> JsValue {
         // Setting a property of an object that was made one line above cannot fail.
         let _ = Reflect::set(&error, &name.into(), &value);
     };
-    set("step", refusal.step.map_or(JsValue::NULL, |step| step.into()));
+    set("step", refusal.step.map_or(JsValue::NULL, Into::into));
     set("op", refusal.op.as_deref().map_or(JsValue::NULL, Into::into));
     set("field", refusal.field.as_deref().map_or(JsValue::NULL, Into::into));
     error.into()

@@ -424,7 +424,7 @@ impl Card {
 mod tests {
     use super::*;
 
-    fn built(cache: Value, cards: Value) -> Built {
+    fn built(cache: &Value, cards: &Value) -> Built {
         let guide = json!({ "cache": cache, "cards": cards });
         build(&serde_json::from_value(guide).expect("a guide"))
     }
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn right_padding_is_declared_cut_in_chunks_and_finalized() {
-        let built = built(ring(8), json!([{ "do": "prefill", "lengths": [3, 1], "padding": "right", "chunk": 2 }]));
+        let built = built(&ring(8), &json!([{ "do": "prefill", "lengths": [3, 1], "padding": "right", "chunk": 2 }]));
         let expected = json!([
             { "op": "empty", "rows": 2 },
             { "op": "prepare", "lengths": [3, 1], "right_padding": [0, 2] },
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn left_padding_stands_before_the_tokens() {
-        let built = built(ring(8), json!([{ "do": "prefill", "lengths": [3, 1], "padding": "left", "chunk": null }]));
+        let built = built(&ring(8), &json!([{ "do": "prefill", "lengths": [3, 1], "padding": "left", "chunk": null }]));
         assert_eq!(built.scenario["ops"][2], json!({ "op": "append", "tokens": [[1000, 1001, 1002], [0, 0, 2000]] }));
     }
 
@@ -457,8 +457,8 @@ mod tests {
     #[test]
     fn tokens_after_a_draft_stand_where_the_rows_do() {
         let built = built(
-            ring(4),
-            json!([
+            &ring(4),
+            &json!([
                 { "do": "prefill", "lengths": [2, 1], "padding": "alone", "chunk": null },
                 { "do": "draft", "columns": [2], "accept": [0, 2] },
                 { "do": "decode", "steps": 1 },
@@ -473,8 +473,8 @@ mod tests {
     #[test]
     fn rows_keep_their_names_when_others_leave_and_join() {
         let built = built(
-            json!({ "kind": "full" }),
-            json!([
+            &json!({ "kind": "full" }),
+            &json!([
                 { "do": "join", "lengths": [1, 1] },
                 { "do": "leave", "rows": [0] },
                 { "do": "join", "lengths": [1] },
@@ -488,8 +488,8 @@ mod tests {
     #[test]
     fn a_refused_operation_ends_the_guide_but_not_the_operations_after_it() {
         let built = built(
-            ring(4),
-            json!([
+            &ring(4),
+            &json!([
                 { "do": "join", "lengths": [1] },
                 { "do": "draft", "columns": [1], "accept": [9] },
                 { "do": "decode", "steps": 1 },
@@ -504,13 +504,13 @@ mod tests {
         let ops = json!([{ "op": "spin" }, { "op": "append", "tokens": [[1]] }]);
         let cards: Vec<Value> =
             ops.as_array().into_iter().flatten().map(|op| json!({ "do": "op", "op": op })).collect();
-        let built = built(json!("none"), cards.into());
+        let built = built(&json!("none"), &cards.into());
         assert_eq!(built.scenario, json!({ "cache": "none", "ops": ops }));
     }
 
     #[test]
     fn a_guide_beyond_all_bounds_is_refused_at_its_field() {
-        let built = built(ring(4), json!([{ "do": "join", "lengths": [4_000_000_000u32] }]));
+        let built = built(&ring(4), &json!([{ "do": "join", "lengths": [4_000_000_000u32] }]));
         assert_eq!(built.stopped.map(|s| s.field), Some("lengths"));
     }
 }

@@ -192,14 +192,14 @@ impl Inspector {
         Ok(self.still(step)?.kinds().to_vec())
     }
 
-    /// The position of every cell, row by row; `NO_POSITION` where no token counts.
-    pub fn positions(&self, step: usize) -> Result<Vec<i32>, JsValue> {
-        Ok(self.still(step)?.positions().to_vec())
+    /// The position of every cell of a row; `NO_POSITION` where no token counts.
+    pub fn positions(&self, step: usize, row: usize) -> Result<Vec<i32>, JsValue> {
+        Ok(self.still(step)?.positions(row).to_vec())
     }
 
-    /// The tag of every cell, row by row; exact up to 2^53.
-    pub fn tags(&self, step: usize) -> Result<Vec<f64>, JsValue> {
-        Ok(self.still(step)?.tags().to_vec())
+    /// The tag of every cell of a row; exact up to 2^53.
+    pub fn tags(&self, step: usize, row: usize) -> Result<Vec<f64>, JsValue> {
+        Ok(self.still(step)?.tags(row).to_vec())
     }
 
     /// The columns in use from the oldest to the newest, pinned ones first.

@@ -48,8 +48,8 @@ pub struct Bytes {
 /// The representations shown.
 pub const FORMATS: [(&str, Format); 3] = [
     ("16-bit", Format::Plain { bits: 16 }),
-    ("8-bit groups of 64", Format::Affine { bits: 8, group: 64, scale_bits: 16 }),
-    ("4-bit groups of 64", Format::Affine { bits: 4, group: 64, scale_bits: 16 }),
+    ("8-bit", Format::Affine { bits: 8, group: 64, scale_bits: 16 }),
+    ("4-bit", Format::Affine { bits: 4, group: 64, scale_bits: 16 }),
 ];
 
 const fn full(count: u32, kv_heads: u32, head_dim: u32) -> Layers {

@@ -1,13 +1,19 @@
 //! A scenario as a Rust test: what someone pastes into a bug report or a test file.
 
 use annulus_plan::inspect::{Options, inspect};
-use serde_json::{Value, json};
+use annulus_plan::scenario::Op;
+use serde_json::Value;
 
 /// A test that every law of the planner holds in a scenario, or that it is refused where it is refused today.
 #[must_use]
 pub fn rust_test(line: &Value) -> String {
     let id = line.get("id").and_then(Value::as_str).unwrap_or("a shared scenario");
-    let text = json!({ "id": id, "scenario": line.get("scenario") }).to_string();
+    let scenario = line.get("scenario").unwrap_or(&Value::Null);
+    let ops = scenario.get("ops").and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
+    let ops: Vec<String> = ops.iter().map(|op| format!("        {}", json(op))).collect();
+    let cache = scenario.get("cache").unwrap_or(&Value::Null);
+    let head = format!(r#"{{"id": {}, "scenario": {{"cache": {cache}, "ops": ["#, Value::from(id));
+    let text = format!("{head}\n{}\n    ]}}}}", ops.join(",\n"));
     let (open, close) = raw(&text);
     let refused = inspect(&text, Options::default()).error.and_then(|error| error.step);
     let refused = refused.map_or("None".to_owned(), |step| format!("Some({step})"));
@@ -26,6 +32,12 @@ fn {name}() {{
 "#,
         name = name(id),
     )
+}
+
+/// An operation with its name first, whatever the order of its fields was.
+fn json(op: &Value) -> String {
+    let written = Op::read(op).ok().and_then(|op| serde_json::to_string(&op).ok());
+    written.unwrap_or_else(|| op.to_string())
 }
 
 /// A function's name: lower case, underscores for everything else.
@@ -47,6 +59,8 @@ fn raw(text: &str) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -54,6 +68,25 @@ mod tests {
         assert_eq!(name("BR-01: a lost key"), "br_01_a_lost_key");
         assert_eq!(name("2 rows"), "scenario_2_rows");
         assert_eq!(name("環"), "scenario_");
+    }
+
+    /// `tests/copied.rs` is what the page copies of two scenarios: cargo compiles and runs it like any test.
+    #[test]
+    fn what_is_copied_is_a_test_that_runs() {
+        let lost_key = json!({ "id": "BR-01: a lost key", "scenario": { "cache": { "kind": "rotating", "max_size": 3 }, "ops": [
+            { "op": "merge", "rows": [[1000], [2000, 2001, 2002]] },
+            { "op": "append", "tokens": [[1001], [2003]] },
+            { "op": "prepare", "lengths": [1, 2], "right_padding": [1, 0] },
+            { "op": "append", "tokens": [[1002, 0], [2004, 2005]] },
+            { "op": "finalize" },
+        ] } });
+        let refused = json!({ "id": "refused", "scenario": { "cache": { "kind": "full" }, "ops": [
+            { "op": "empty", "rows": 1 },
+            { "op": "trim", "n": 1 },
+        ] } });
+        let copied = include_str!("../tests/copied.rs");
+        let (_, copied) = copied.split_once("\n\n").expect("a line of doc, then the tests");
+        assert_eq!(format!("{}\n{}", rust_test(&lost_key), rust_test(&refused)), copied);
     }
 
     #[test]

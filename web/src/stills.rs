@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 
+use annulus_plan::State;
 use annulus_plan::inspect::{Action, Cell, CellKind, Frame, Invariant, Options, PhaseView, Query, draw};
 use annulus_plan::scenario::{Op, Scenario};
-use annulus_plan::session::{Session, State};
+use annulus_plan::session::Session;
 use annulus_plan::{Columns, Error, Faults, Refusal, compare};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ pub struct Stills {
 #[derive(Debug)]
 pub struct Still {
     head: String,
+    columns: usize,
     kinds: Vec<u8>,
     positions: Vec<i32>,
     tags: Vec<f64>,
@@ -209,6 +211,7 @@ impl Still {
         let position = |cell: &Cell| cell.position.and_then(|p| i32::try_from(p).ok()).unwrap_or(NO_POSITION);
         Self {
             head,
+            columns: frame.planes.capacity as usize,
             kinds: cells().map(code).collect(),
             positions: cells().map(position).collect(),
             tags: cells().map(|cell| cell.tag as f64).collect(),
@@ -230,16 +233,21 @@ impl Still {
         &self.kinds
     }
 
-    /// The position of every cell, row by row.
+    /// The position of every cell of a row.
     #[must_use]
-    pub fn positions(&self) -> &[i32] {
-        &self.positions
+    pub fn positions(&self, row: usize) -> &[i32] {
+        self.positions.get(self.cells(row)).unwrap_or_default()
     }
 
-    /// The tag of every cell, row by row.
+    /// The tag of every cell of a row.
     #[must_use]
-    pub fn tags(&self) -> &[f64] {
-        &self.tags
+    pub fn tags(&self, row: usize) -> &[f64] {
+        self.tags.get(self.cells(row)).unwrap_or_default()
+    }
+
+    fn cells(&self, row: usize) -> core::ops::Range<usize> {
+        let from = row.saturating_mul(self.columns);
+        from..from.saturating_add(self.columns)
     }
 
     /// The columns in use from the oldest to the newest.
@@ -392,8 +400,9 @@ mod tests {
     fn cells_say_kind_position_and_tag() {
         let stills = wrapped();
         let last = stills.still(1).expect("planned");
-        assert_eq!(last.positions(), [2, 1]);
-        assert_eq!(last.tags(), [1002.0, 1001.0]);
+        assert_eq!(last.positions(0), [2, 1]);
+        assert_eq!(last.tags(0), [1002.0, 1001.0]);
+        assert_eq!(last.tags(7), [] as [f64; 0]);
         assert_eq!(last.kinds(), [1, 1 + EVICTED_NEXT]);
         assert_eq!(last.order(), [1, 0]);
         assert_eq!(last.queries(0)[0].seen, [[1, 3]]);

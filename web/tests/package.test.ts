@@ -82,7 +82,7 @@ test("an inspector keeps the steps before a refusal and takes operations one by 
   expect(refused(() => inspector.push({ op: "trim", n: 1 }))).toMatchObject({ step: 2, op: "trim", field: "n" });
   expect(inspector.length).toBe(2);
   // Position 2 took the column of position 0.
-  expect([...inspector.positions(1)]).toEqual([2, 1]);
+  expect([...inspector.positions(1, 0)]).toEqual([2, 1]);
   expect(inspector.head(1).planes).toMatchObject({ window: 2, head: 1, rotated: true });
   inspector.free();
 });

@@ -151,6 +151,8 @@ impl Logprobs {
 
 #[cfg(test)]
 mod tests {
+    use std::f32::consts::LN_2;
+
     use super::*;
 
     fn sampling(temperature: f32) -> Sampling {
@@ -187,8 +189,8 @@ mod tests {
         }
     }
 
-    /// Probabilities 1/2, 1/4, 1/8, 1/8, not in order.
-    const HALVES: [f32; 4] = [-2.079_441_5, -0.693_147_2, -2.079_441_5, -1.386_294_4];
+    /// The logarithms of 1/8, 1/2, 1/8 and 1/4.
+    const HALVES: [f32; 4] = [-3.0 * LN_2, -LN_2, -3.0 * LN_2, -2.0 * LN_2];
 
     /// Counts of 4,000 draws lie within five standard deviations of what the shares say.
     fn assert_shares(counts: &[usize], shares: &[f64]) {

@@ -34,10 +34,6 @@ pub fn dequantize(source: Affine<'_>, out: &mut [f32]) -> bool {
     if !fits {
         return false;
     }
-    let group = |(((out, words), scale), bias): (((&mut [f32], &[u32]), &f32), &f32)| match bits {
-        4 => spell::<4, 8>(words, *scale, *bias, out),
-        _ => spell::<8, 4>(words, *scale, *bias, out),
-    };
     // A task of a few thousand elements is long enough to be worth waking a thread for.
     let groups_per_task = 8192 / group_size.min(8192);
     out.par_chunks_exact_mut(group_size)
@@ -45,7 +41,10 @@ pub fn dequantize(source: Affine<'_>, out: &mut [f32]) -> bool {
         .zip(scales)
         .zip(biases)
         .with_min_len(groups_per_task)
-        .for_each(group);
+        .for_each(|(((out, words), scale), bias)| match bits {
+            4 => spell::<4, 8>(words, *scale, *bias, out),
+            _ => spell::<8, 4>(words, *scale, *bias, out),
+        });
     true
 }
 

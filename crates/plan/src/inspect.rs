@@ -116,7 +116,7 @@ pub struct Planes {
     pub active: u32,
     /// The window, on a ring.
     pub window: Option<u32>,
-    /// The column that a single next token of every row goes to, as far as one is known without growing.
+    /// The column that a single next token of every row goes to; absent when columns must be added or moved for it first.
     pub head: Option<u32>,
     /// How far the ring is turned.
     pub rotation: u32,
@@ -318,12 +318,17 @@ fn planes(layout: &Layout) -> Planes {
             pinned: ring.pinned(),
             active: ring.active(),
             window: Some(ring.window().size),
-            head: ring.next_column(),
+            head: ring.next_column().filter(|_| in_place(ring)),
             rotation: ring.rotation(),
             rotated: ring.rotated(),
             order,
         },
     }
+}
+
+/// Whether a single next column is written in place, without dropping or moving others first.
+fn in_place(ring: &Ring) -> bool {
+    !ring.phase().blocks() && ring.active() + ring.pinned() <= ring.window().size
 }
 
 fn row_view(group: &Group, row: usize) -> RowView {
@@ -436,15 +441,18 @@ fn query(group: &Group, position: Option<i64>, history: &History, view: &RowView
         let right = cell.position.filter(|&p| history.at(p) == Some(cell.tag));
         let place = right.and_then(|p| expected.binary_search(&p).ok());
         match (visible, place) {
-            (true, Some(place)) if !shown[place] => shown[place] = true,
-            (true, _) => wrong.push(column),
+            (true, place) => match place.and_then(|place| shown.get_mut(place)) {
+                Some(shown) if !*shown => *shown = true,
+                _ => wrong.push(column),
+            },
             (false, Some(place)) => missed.push((column, place)),
             (false, None) => {}
         }
     }
     let seen: Vec<i64> = expected.iter().zip(&shown).filter(|&(_, &shown)| shown).map(|(&p, _)| p).collect();
     // What lies in two columns is hidden only when it is seen in neither.
-    let hidden = missed.into_iter().filter(|&(_, place)| !shown[place]).map(|(column, _)| column).collect();
+    let hidden =
+        missed.into_iter().filter(|&(_, place)| shown.get(place) == Some(&false)).map(|(column, _)| column).collect();
     let holds = wrong.is_empty() && seen == expected;
     Query { position, expected, seen, wrong, hidden, holds }
 }

@@ -62,6 +62,16 @@ fn an_understated_padding_is_named_where_a_copy_would_take_it() {
     assert_eq!(wrong.frames[4].rows[0].cells[5].kind, CellKind::LeftPadding);
 }
 
+/// After a block the ring is wider than its window, and inside a round every append is a block: no column is next.
+#[test]
+fn a_write_head_is_shown_only_where_the_next_token_is_written_in_place() {
+    let ops = r#"{"op": "merge", "rows": [[1000, 1001]]}, {"op": "append", "tokens": [[1002]]},
+        {"op": "append", "tokens": [[1003, 1004]]}, {"op": "append", "tokens": [[1005]]}, {"op": "round_begin"}"#;
+    let text = line(r#"{"kind": "rotating", "max_size": 2}"#, ops);
+    let heads: Vec<Option<u32>> = inspect(&text, Options::default()).frames.iter().map(|f| f.planes.head).collect();
+    assert_eq!(heads, [Some(0), Some(1), None, Some(1), None]);
+}
+
 #[test]
 fn nothing_is_broken_in_any_recorded_run() {
     for text in [

@@ -17,8 +17,8 @@ export interface CellWords {
 }
 
 export function cell(still: Still, row: number, column: number): CellWords {
-  const at = row * still.head.planes.capacity + column;
-  const [code, position, tag] = [still.kinds[at], still.positions[at], still.tags[at]];
+  const code = still.kinds[row * still.head.planes.capacity + column];
+  const [position, tag] = [still.positions(row)[column], still.tags(row)[column]];
   return {
     kind: KIND_WORDS[kindOf(code)],
     position: position === NO_POSITION ? null : position,

@@ -8,7 +8,7 @@ import "./style.css";
 
 const shared = await decode(location.hash);
 if (shared) openShared(shared);
-else openPreset(preset("ragged"));
+else openPreset(preset("first-wrap"));
 followState();
 
 const root = document.getElementById("app")!;

@@ -18,10 +18,10 @@ export class Still {
   readonly #inspector: Inspector;
   readonly #step: number;
   #kinds?: Uint8Array;
-  #positions?: Int32Array;
-  #tags?: Float64Array;
   #order?: Uint32Array;
   #place?: Int32Array;
+  readonly #positions = new Map<number, Int32Array>();
+  readonly #tags = new Map<number, Float64Array>();
   readonly #runs = new Map<number, Range[][]>();
   readonly #queries = new Map<number, Compared[]>();
 
@@ -35,12 +35,12 @@ export class Still {
     return (this.#kinds ??= this.#inspector.kinds(this.#step));
   }
 
-  get positions(): Int32Array {
-    return (this.#positions ??= this.#inspector.positions(this.#step));
+  positions(row: number): Int32Array {
+    return remember(this.#positions, row, () => this.#inspector.positions(this.#step, row));
   }
 
-  get tags(): Float64Array {
-    return (this.#tags ??= this.#inspector.tags(this.#step));
+  tags(row: number): Float64Array {
+    return remember(this.#tags, row, () => this.#inspector.tags(this.#step, row));
   }
 
   /** Physical columns by age: those in use from the oldest on, then the spare ones. */
@@ -75,11 +75,10 @@ export class Still {
   /** Columns that a copy of a row would take although they hold no token of it: a broken law, so nearly always none. */
   emptyHeld(): { row: number; column: number }[] {
     if (this.head.invariants.every((law) => law.name !== "held" || law.holds)) return [];
-    const { capacity } = this.head.planes;
     return this.head.rows.flatMap(({ held }, row) =>
       held.flatMap(([from, to]) =>
         Array.from({ length: to - from }, (_, i) => ({ row, column: from + i })).filter(
-          ({ column }) => this.positions[row * capacity + column] === NO_POSITION,
+          ({ column }) => this.positions(row)[column] === NO_POSITION,
         ),
       ),
     );

@@ -1,9 +1,13 @@
 // A scenario as text that a person reads and writes: one operation a line.
-import type { Card, Guide, Line, Scenario } from "./planner.ts";
+import type { Card, Guide, Line, Op, Scenario } from "./planner.ts";
 
 export function format(scenario: Scenario): string {
-  const ops = scenario.ops.map((op) => `    ${JSON.stringify(op)}`).join(",\n");
+  const ops = scenario.ops.map((op) => `    ${JSON.stringify(nameFirst(op))}`).join(",\n");
   return `{\n  "cache": ${JSON.stringify(scenario.cache)},\n  "ops": [\n${ops}\n  ]\n}\n`;
+}
+
+function nameFirst({ op, ...fields }: Op): object {
+  return { op, ...fields };
 }
 
 /** Reads a scenario, or a line that holds one. Throws what `JSON.parse` throws, or an error that says what is missing. */

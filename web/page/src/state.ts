@@ -10,8 +10,8 @@ import { slices } from "./slices.ts";
 
 export type Order = "physical" | "temporal";
 export type Form = "dense" | "runs";
-export type Side = "gallery" | "build" | "json";
-export type Pane = "rows" | "laws" | "memory" | "live" | "try" | "learn";
+export type Side = "gallery" | "build" | "json" | "learn";
+export type Pane = "rows" | "laws" | "memory" | "live" | "try";
 
 export interface State {
   name: string;
@@ -90,9 +90,10 @@ export function openShared(shared: Shared): void {
 }
 
 export function openStop(stop: number): void {
-  const { preset: id, step, row = 0, order = "physical", compare = false } = TOUR[stop];
+  const { preset: id, step, row = 0, order = "physical", compare = false, look } = TOUR[stop];
   const chosen = preset(id);
-  open(chosen.name, chosen.guide, { preset: chosen, step, row, order, compare, stop, pane: "learn" });
+  const pane = look === "laws" ? "laws" : "rows";
+  open(chosen.name, chosen.guide, { preset: chosen, step, row, order, compare, stop, pane, side: "learn" });
 }
 
 export function compare(on: boolean): void {

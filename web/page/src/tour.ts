@@ -106,7 +106,7 @@ export const TOUR: Stop[] = [
   {
     title: "Your turn",
     text: [
-      "Build a scenario on the left: add prompts, steps, drafts and joins. Whatever is impossible is refused at its field, with the reason.",
+      "Open Build and make a scenario: prompts, steps, drafts and joins. Whatever is impossible is refused at its field, with the reason.",
       "The link in the address bar always holds what you see. Press ? for the keys.",
     ],
     preset: "ragged", step: 0, look: "editor",

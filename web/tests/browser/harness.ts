@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
 
 const DIST = fileURLToPath(new URL("../../dist", import.meta.url));
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const INSTALLED = process.platform === "darwin" ? "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" : "/usr/bin/chromium";
+const CHROMIUM = process.env.CHROMIUM ?? INSTALLED;
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"];
 
 export const DOCS = fileURLToPath(new URL("../../../docs", import.meta.url));

@@ -23,6 +23,7 @@ const openPreset = (page: Page, id: string) => page.click(`[data-preset="${id}"]
 
 const VIEWS: View[] = [
   { name: "overview", picture: "both", go: async (page) => {
+    await openPreset(page, "ragged");
     await page.locator(".scrub").fill("3");
     await page.hover(".mask", { position: lineAt(1) });
   } },
@@ -40,6 +41,7 @@ const VIEWS: View[] = [
     await page.click("#pane-laws");
   } },
   { name: "builder", picture: "light", go: async (page) => {
+    await openPreset(page, "ragged");
     await page.click("#side-build");
     await page.fill("#card-2-accept", "2, 9");
   } },
@@ -52,6 +54,7 @@ const VIEWS: View[] = [
     await page.locator(".scrub").fill("3");
   } },
   { name: "tables", go: async (page) => {
+    await openPreset(page, "ragged");
     await page.locator(".scrub").fill("3");
     await page.click("text=Cells of row 0 as a table");
     await page.click("text=Queries of row 0 as a table");
@@ -59,7 +62,7 @@ const VIEWS: View[] = [
   { name: "large", picture: "light", go: async (page) => {
     await openPreset(page, "large");
     await page.waitForSelector(".count:has-text('1 / 28')", { timeout: 60_000 });
-    await page.locator(".scrub").fill("15");
+    await page.locator(".scrub").fill("14");
   } },
   { name: "memory", picture: "light", go: async (page) => {
     await page.click("#pane-memory");
@@ -90,7 +93,7 @@ function cutOff(): string[] {
     const { left, right, top, bottom, width } = e.getBoundingClientRect();
     return width > 0 && (left < -1 || right > innerWidth + 1 || top < -1 || bottom > innerHeight + 1);
   });
-  const cut = [...document.querySelectorAll("button, h1, h2, h3, td, dd, label > span, .problem, .panel")].filter(
+  const cut = [...document.querySelectorAll("button, h1, h2, h3, td, dd, label > span, th, caption, .problem, .panel")].filter(
     (e) => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline",
   );
   const page = document.documentElement;
@@ -122,8 +125,8 @@ for (const theme of ["light", "dark"] as const) {
     test.each(VIEWS)("$name", async ({ name, go, picture }) => {
       const { page, close } = await visit(browser, address(server), { colorScheme: theme, reducedMotion: "reduce" });
       await go(page);
-      // What the canvases draw follows in the next frame.
-      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+      // The canvases follow in the next frame, the panels beside them 60 ms after the last step.
+      await page.waitForTimeout(200);
       if (picture === "both" || (picture && theme === "light")) {
         await page.screenshot({ path: join(DOCS, "inspector", theme === "dark" ? `${name}-dark.png` : `${name}.png`) });
       }

@@ -147,6 +147,9 @@ impl Ring {
 
     /// Copies incoming tokens whose positions are sinks to the pinned columns.
     fn pin(&self, n: u32, ops: &mut Vec<ColumnOp>) {
+        if self.pinned() == 0 {
+            return;
+        }
         let sinks = i64::from(self.pinned());
         let mut runs = Vec::new();
         for (row, o) in self.offsets.iter().enumerate().filter(|(_, o)| o.wide() < sinks) {

@@ -64,6 +64,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 }
 
 async fn serve(args: Args, listener: TcpListener, engine: Arc<Engine>) -> Result<(), Failure> {
+    // Before anybody can know that the server is there.
+    let stop = stop_requests()?;
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
     if !address.ip().is_loopback() {
@@ -72,7 +74,7 @@ async fn serve(args: Args, listener: TcpListener, engine: Arc<Engine>) -> Result
     let settings = Settings { max_body: args.max_body, cors_origins: args.cors_origin, ..Settings::default() };
     let patience = Duration::from_secs(args.shutdown_timeout);
     let mut load_failed = watch_load(Arc::clone(&engine));
-    let server = shutdown::serve(listener, Arc::clone(&engine), settings, stop_requests()?, patience);
+    let server = shutdown::serve(listener, Arc::clone(&engine), settings, stop, patience);
     tokio::select! {
         ended = server => ended?,
         // A model that has run and died is reported by /health; one that never ran leaves nothing to serve.
@@ -129,19 +131,13 @@ fn watch_load(engine: Arc<Engine>) -> oneshot::Receiver<String> {
     told
 }
 
-/// A message for each Ctrl-C and SIGTERM.
+/// A message for each Ctrl-C and SIGTERM from now on.
 fn stop_requests() -> io::Result<mpsc::Receiver<()>> {
     let (sender, receiver) = mpsc::channel(2);
-    #[cfg(unix)]
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    #[cfg(not(unix))]
-    let mut terminate = Never;
+    let mut signals = Signals::listen()?;
     tokio::spawn(async move {
         loop {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
+            signals.next().await;
             // More than two change nothing.
             let _ = sender.try_send(());
         }
@@ -149,13 +145,40 @@ fn stop_requests() -> io::Result<mpsc::Receiver<()>> {
     Ok(receiver)
 }
 
-/// Stands for a signal that a system does not have.
+/// The signals that ask a program to end.
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    /// Takes the signals over at once: until then they end the process.
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Ctrl-C, where that is all there is.
 #[cfg(not(unix))]
-struct Never;
+struct Signals;
 
 #[cfg(not(unix))]
-impl Never {
-    async fn recv(&mut self) -> Option<()> {
-        std::future::pending().await
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        let _ = tokio::signal::ctrl_c().await;
     }
 }

@@ -15,7 +15,7 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use super::errors::ApiError;
 use super::generation::Pace;
-use super::{access, chat, completions, health, models};
+use super::{access, chat, completions, health, inspector, models};
 
 /// What the command line decides about the server.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl App {
     }
 }
 
-/// The whole application. Another page is one more route here.
+/// The whole application.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let cors = cors(&app.settings.cors_origins);
     let router = Router::new()
@@ -67,6 +67,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{*id}", get(models::retrieve))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
+        .route("/inspect", get(inspector::folder))
+        .route("/inspect/", get(inspector::index))
+        .route("/inspect/{*file}", get(inspector::file))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(app);
@@ -100,6 +103,7 @@ Annulus serves a language model over OpenAI's HTTP interface.
 POST /v1/chat/completions   answer a conversation, streamed or not
 POST /v1/completions        continue a prompt, streamed or not
 GET  /v1/models             the model that is served
+GET  /inspect               the inspector: a page that shows how the cache works
 GET  /health                200 when it can answer, 503 while it loads or after it failed
 GET  /health/live           200 while the process serves
 ";

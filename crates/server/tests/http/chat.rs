@@ -299,7 +299,10 @@ fn messages_reach_the_template() {
         {"role": "assistant", "content": "three"},
         {"role": "user", "content": ""},
     ]);
-    assert_eq!(prompt_for(&messages), "system:be kind\nuser:one two\nassistant:\ntool:3\nassistant:three\nuser:\n");
+    assert_eq!(
+        prompt_for(&messages),
+        "system:be kind\nuser:one two\nassistant:\nadd(1)\ntool:3\nassistant:three\nuser:\n"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod completions;
 mod disconnect;
 mod fields;
 mod health;
+mod inspector;
 mod queue;
 mod shutdown;
 mod support;

@@ -68,7 +68,7 @@ function drawRun(ctx: CanvasRenderingContext2D, palette: Palette, code: number, 
   const [x, w, h] = [xOf(start), (end - start) * view.scale, Math.max(1, tall - 1)];
   ctx.fillStyle = ink.fill;
   ctx.fillRect(x, y, w, h);
-  const pattern = w >= 6 && h >= 5 ? patternOf(kind, palette) : null;
+  const pattern = w >= 6 && h >= 3 ? patternOf(kind, palette) : null;
   if (pattern) {
     ctx.fillStyle = pattern;
     ctx.fillRect(x, y, w, h);
@@ -102,21 +102,21 @@ function drawGoing(ctx: CanvasRenderingContext2D, palette: Palette, start: numbe
 function drawNumbers(ctx: CanvasRenderingContext2D, picture: CellsPicture, row: number, from: number, to: number, y: number, tall: number): void {
   const { still, order, palette } = picture;
   const base = row * still.head.planes.capacity;
+  const [positions, tags] = [still.positions(row), still.tags(row)];
   const both = view.scale >= 38 && tall >= 30;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   for (let place = from; place < to; place++) {
-    const at = base + columnAt(still, order, place);
-    const position = still.positions[at];
+    const column = columnAt(still, order, place);
+    const [position, tag] = [positions[column], tags[column]];
     const x = xOf(place + 0.5);
-    const tag = still.tags[at];
     if (position !== NO_POSITION) {
-      ctx.fillStyle = palette.kinds[kindOf(still.kinds[at])].text;
+      ctx.fillStyle = palette.kinds[kindOf(still.kinds[base + column])].text;
       ctx.font = FONT(Math.min(14, tall * 0.55, view.scale * 0.42), 600);
       ctx.fillText(String(position), x, y + (both ? tall * 0.36 : tall / 2));
     }
     if (both && tag !== 0) {
-      ctx.fillStyle = palette.kinds[kindOf(still.kinds[at])].text;
+      ctx.fillStyle = palette.kinds[kindOf(still.kinds[base + column])].text;
       ctx.font = FONT(9.5);
       ctx.fillText(String(tag), x, y + tall * (position === NO_POSITION ? 0.5 : 0.74), view.scale - 6);
     }

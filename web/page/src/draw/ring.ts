@@ -31,7 +31,7 @@ export function drawRing(area: Area, still: Still, row: number, palette: Palette
     for (let column = pinned; column < capacity; column++) {
       const middle = angle(column + 0.5);
       const at = (radius: number): [number, number] => [cx + radius * Math.cos(middle), cy + radius * Math.sin(middle)];
-      const position = still.positions[base + column];
+      const position = still.positions(row)[column];
       label(ctx, String(column), ...at(outer + 9), palette.muted, 10);
       if (position === NO_POSITION) continue;
       label(ctx, String(position), ...at((inner + outer) / 2), palette.kinds[kindOf(still.kinds[base + column])].text, 13, 600);

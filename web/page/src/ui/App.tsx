@@ -1,5 +1,5 @@
 // The page: what happens on the left, what the cache looks like in the middle, what is known of it on the right.
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import * as describe from "../describe.ts";
 import { refit, zoom, view } from "../draw/viewport.ts";
 import { KIND_WORDS, palette } from "../draw/palette.ts";
@@ -22,11 +22,11 @@ import { Sheet } from "./Sheet.tsx";
 import { Tabs } from "./Tabs.tsx";
 import { Timeline } from "./Timeline.tsx";
 import { Try } from "./Try.tsx";
-import { useApp, useSignal } from "./use.ts";
+import { useApp, useSettled, useSignal } from "./use.ts";
 
-const SIDES: [Side, string][] = [["gallery", "Gallery"], ["build", "Build"], ["json", "JSON"]];
+const SIDES: [Side, string][] = [["gallery", "Gallery"], ["build", "Build"], ["json", "JSON"], ["learn", "Learn"]];
 const PANES: [Pane, string][] = [
-  ["rows", "Rows"], ["laws", "Laws"], ["memory", "Memory"], ["live", "Live"], ["try", "Try it"], ["learn", "Learn"],
+  ["rows", "Rows"], ["laws", "Laws"], ["memory", "Memory"], ["live", "Live"], ["try", "Try"],
 ];
 
 export function App() {
@@ -35,16 +35,14 @@ export function App() {
   const showHelp = () => help.current?.showModal();
   useEffect(() => listen(showHelp), []);
   useEffect(dropFiles, []);
-  const look = state.pane === "learn" ? TOUR[state.stop].look : "";
+  const settled = useSettled(state);
+  const left = useMemo(() => <Left state={settled} />, [settled]);
+  const right = useMemo(() => <Right state={settled} />, [settled]);
+  const look = state.side === "learn" ? TOUR[state.stop].look : "";
   return (
     <div class="page" data-look-at={look}>
       <Header state={state} help={showHelp} />
-      <aside class="left" aria-label="Scenario" data-look="editor">
-        <About state={state} />
-        <Tabs label="Scenario" name="side" tabs={SIDES} selected={state.side} select={(side) => set({ side })}>
-          <SidePanel state={state} />
-        </Tabs>
-      </aside>
+      {left}
       <main>
         <Timeline state={state} />
         <Toolbar state={state} />
@@ -54,19 +52,36 @@ export function App() {
         </div>
         <Pointed state={state} />
       </main>
-      <aside class="right" aria-label="Details">
-        <Tabs label="Details" name="pane" tabs={PANES} selected={state.pane} select={(pane) => set({ pane })}>
-          <PanePanel state={state} />
-        </Tabs>
-      </aside>
-      <p class="notice" role="status">{state.notice}</p>
+      {right}
       <Help dialog={help} />
     </div>
   );
 }
 
+function Left({ state }: { state: State }) {
+  return (
+    <aside class="left" aria-label="Scenario" data-look="editor">
+      {state.side !== "learn" && <About state={state} />}
+      <Tabs label="Scenario" name="side" tabs={SIDES} selected={state.side} select={(side) => set({ side })}>
+        <SidePanel state={state} />
+      </Tabs>
+    </aside>
+  );
+}
+
+function Right({ state }: { state: State }) {
+  return (
+    <aside class="right" aria-label="Details">
+      <Tabs label="Details" name="pane" tabs={PANES} selected={state.pane} select={(pane) => set({ pane })}>
+        <PanePanel state={state} />
+      </Tabs>
+    </aside>
+  );
+}
+
 function SidePanel({ state }: { state: State }) {
   if (state.side === "gallery") return <Gallery state={state} />;
+  if (state.side === "learn") return <Learn state={state} />;
   if (state.live) return <p class="none">A log is shown. Save it as a scenario and open that to edit it.</p>;
   return state.side === "build" ? <Builder state={state} /> : <Json state={state} />;
 }
@@ -78,7 +93,6 @@ function PanePanel({ state }: { state: State }) {
     case "memory": return <Memory state={state} />;
     case "live": return <Live state={state} />;
     case "try": return <Try />;
-    case "learn": return <Learn state={state} />;
   }
 }
 
@@ -86,12 +100,8 @@ function Toolbar({ state }: { state: State }) {
   const middle = () => view.left + 10;
   return (
     <div class="toolbar" role="group" aria-label="View">
-      <button aria-pressed={state.order === "temporal"} onClick={() => set({ order: state.order === "physical" ? "temporal" : "physical" })} title="Physical or temporal order (T)">
-        {state.order === "physical" ? "Physical order" : "Temporal order"}
-      </button>
-      <button aria-pressed={state.form === "runs"} onClick={() => set({ form: state.form === "dense" ? "runs" : "dense" })} title="Mask dense or as runs (M)">
-        {state.form === "dense" ? "Mask: dense" : "Mask: runs"}
-      </button>
+      <Choice label="Order" hint="T" options={[["physical", "Physical"], ["temporal", "Temporal"]]} chosen={state.order} choose={(order) => set({ order })} />
+      <Choice label="Mask" hint="M" options={[["dense", "Dense"], ["runs", "Runs"]]} chosen={state.form} choose={(form) => set({ form })} />
       <button aria-pressed={state.upstream !== null} disabled={state.live !== null} onClick={() => compare(state.upstream === null)} title="Beside it, what mlx-lm 0.32.2 does (C)">
         Compare with mlx-lm
       </button>
@@ -105,11 +115,34 @@ function Toolbar({ state }: { state: State }) {
   );
 }
 
+interface ChoiceProps<T extends string> {
+  label: string;
+  hint: string;
+  options: [T, string][];
+  chosen: T;
+  choose: (option: T) => void;
+}
+
+/** Two buttons of which one is pressed: what can be chosen is always in sight. */
+function Choice<T extends string>({ label, hint, options, chosen, choose }: ChoiceProps<T>) {
+  return (
+    <span class="choice" role="group" aria-label={label}>
+      <span aria-hidden="true">{label}</span>
+      {options.map(([option, name]) => (
+        <button key={option} aria-pressed={option === chosen} onClick={() => choose(option)} title={`${label}: ${name.toLowerCase()} (${hint})`}>{name}</button>
+      ))}
+    </span>
+  );
+}
+
+/** Tokens first: that is what most cells are. */
+const LEGEND = [...KINDS.slice(1), KINDS[0]];
+
 function Legend() {
   const dark = palette().dark;
   return (
     <ul class="legend" aria-label="Legend" data-dark={dark}>
-      {KINDS.map((kind) => <li key={kind}><i class={`swatch ${kind}`} aria-hidden="true" />{KIND_WORDS[kind]}</li>)}
+      {LEGEND.map((kind) => <li key={kind}><i class={`swatch ${kind}`} aria-hidden="true" />{KIND_WORDS[kind]}</li>)}
       <li><i class="swatch live goes" aria-hidden="true" />dropped next</li>
       <li><i class="swatch broken" aria-hidden="true" />wrong</li>
     </ul>

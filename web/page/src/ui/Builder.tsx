@@ -126,8 +126,8 @@ function Input({ id, field, value, problem, change }: InputProps) {
     <label class={`field ${field.kind}`} for={id}>
       <span>{field.label}</span>
       {field.kind === "side" ? (
-        <select id={id} value={written} aria-invalid={shown !== null} aria-describedby={described} onChange={(e) => type(e.currentTarget.value)}>
-          <option value="alone">none: read alone</option>
+        <select id={id} value={written} title="None: each prompt is read alone, then the rows are merged" aria-invalid={shown !== null} aria-describedby={described} onChange={(e) => type(e.currentTarget.value)}>
+          <option value="alone">none</option>
           <option value="left">left</option>
           <option value="right">right</option>
         </select>

@@ -8,6 +8,7 @@ export function Header({ state, help }: { state: State; help: () => void }) {
   return (
     <header>
       <h1>Annulus <span>inspector</span></h1>
+      <p class="notice" role="status">{state.notice}</p>
       <nav aria-label="Share and help">
         <button class="primary" onClick={() => openStop(state.stop)}>Learn</button>
         <label class="button">Open

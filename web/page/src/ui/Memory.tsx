@@ -37,7 +37,7 @@ export function Memory({ state }: { state: State }) {
             </tbody>
           </table>
           <Bars formats={answer.formats} />
-          <p class="hint">Keys and values of all layers and rows, after one decode step; spare columns count.</p>
+          <p class="hint">Keys and values of all layers and rows, after one decode step; spare columns count. 8 and 4 bits: groups of 64, each with a scale and a bias.</p>
         </>
       )}
     </div>

@@ -48,47 +48,60 @@ const PHASES = { decode: "decode", prefill: "a padded prefill", round: "a specul
 
 function Group({ still }: { still: Still }) {
   const { planes, phase, state } = still.head;
+  const wait = planes.window !== null && planes.head === null && planes.capacity > 0;
   const facts: [string, string | number][] = [["next append", PHASES[phase.kind]], ["columns", planes.capacity], ["in use", planes.active + planes.pinned]];
-  if (planes.window !== null) facts.push(["window", planes.window], ["pinned", planes.pinned], ["turned by", planes.rotation]);
+  if (planes.window !== null) facts.push(["write head", planes.head ?? "none yet"], ["window", planes.window], ["pinned", planes.pinned], ["turned by", planes.rotation]);
   if (state?.ring_index !== undefined) facts.push(["ring index", state.ring_index]);
   if (state?.total_offset !== undefined) facts.push(["total offset", state.total_offset]);
   if (phase.kind === "prefill" && phase.remaining !== null) facts.push(["columns to come", phase.remaining]);
-  return <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
+  return (
+    <>
+      <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+      {wait && <p class="hint">There is no write head: the next append adds or moves columns first.</p>}
+    </>
+  );
 }
+
+/** Laying out more rows than this costs more than drawing the cache. */
+const MOST = 16;
 
 function RowTable({ still, selected }: { still: Still; selected: number }) {
   const { rows, rope_offsets, phase, tokens, offset } = still.head;
   const ends = phase.kind === "prefill" ? phase.ends : null;
   const round = phase.kind === "round" ? phase : null;
+  // While nothing pends the next token stands where the next column does.
+  const pending = rows.some((row) => row.valid !== row.offset);
+  const first = Math.max(0, Math.min(selected - MOST / 2, rows.length - MOST));
+  const shown = rows.slice(first, first + MOST);
   return (
     <div class="scroll" data-look="rows" tabIndex={0} role="region" aria-label="Rows">
       {tokens && <p class="copied">Copied out: tags {tokens.join(", ") || "none"}, next position {offset}.</p>}
       <table class="rows">
-        <caption>Rows</caption>
+        <caption>{rows.length <= MOST ? "Rows" : `Rows ${first} to ${first + shown.length - 1} of ${rows.length}; ↓ and ↑ go on`}</caption>
         <thead>
           <tr>
             <th scope="col">row</th>
             <th scope="col" title="The position of its next column">offset</th>
-            <th scope="col" title="The position of its next token">next token</th>
+            {pending && <th scope="col" title="The position of its next token">next token</th>}
             {rope_offsets && <th scope="col" title="The position by which its first new column was rotated">RoPE from</th>}
             <th scope="col" title="Columns before its oldest token">left pad</th>
             {ends && <th scope="col" title="The position its prefill ends at">prefill end</th>}
             {round && <th scope="col" title="Its offset when the round began, and its tokens since">round</th>}
-            <th scope="col" title="The physical columns of its newest tokens">holds</th>
+            <th scope="col" title="The physical columns of its newest tokens">columns</th>
           </tr>
         </thead>
         <tbody>
-          {rows.map((row, index) => (
+          {shown.map((row, i) => [row, first + i] as const).map(([row, index]) => (
             <tr key={index} class={index === selected ? "selected" : ""}>
               <th scope="row">
                 <button class="link" aria-pressed={index === selected} aria-label={`Row ${index}`} onClick={() => set({ row: index })}>{index}</button>
               </th>
               <td>{row.offset}</td>
-              <td>{row.valid}</td>
+              {pending && <td>{row.valid}</td>}
               {rope_offsets && <td>{rope_offsets[index]}</td>}
               <td>{row.left_pad}</td>
               {ends && <td>{ends[index]}</td>}
-              {round && <td>{round.saved[index]} + {round.taken[index]}</td>}
+              {round && <td>{round.saved[index]} +{round.taken[index]}</td>}
               <td>{describe.ranges(row.held)}</td>
             </tr>
           ))}

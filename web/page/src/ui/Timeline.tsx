@@ -30,8 +30,9 @@ export function Timeline({ state }: { state: State }) {
         <Progress state={state} />
       </div>
       <Strip state={state} step={step} last={last} />
+      <p class="key" aria-hidden="true">bars: stored columns copied by each step{state.upstream ? " · red: a law is broken" : ""}</p>
       {still && (
-        <div class="words" aria-live="polite">
+        <div class="words" aria-live="polite" tabIndex={0} role="region" aria-label="The step in words">
           <p><b class="op">{still.head.op}</b> {still.head.words}</p>
           <p class="did">
             {still.head.ops.length === 0 ? "No column moves. " : `${still.head.ops.map((action) => action.words).join("; ")}. `}
