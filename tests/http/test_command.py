@@ -73,6 +73,20 @@ class Chat(unittest.TestCase):
         self.assertEqual(annulus("chat", *MODELS, text=""), "")
 
 
+    def test_an_interrupt_stops_an_answer_and_not_the_conversation(self):
+        command = [BINARY, "chat", *MODELS, "--temperature", "0", "--max-tokens", "4000"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as chat:
+            chat.stdin.write("Write a very long story about a dragon.\n")
+            chat.stdin.flush()
+            self.assertTrue(chat.stdout.read(1))
+            chat.send_signal(signal.SIGINT)
+            # What had been said by then, and a new line.
+            self.assertTrue(chat.stdout.readline())
+            said, _ = chat.communicate("/reset\nWhat is the capital of France?\n", timeout=120)
+        self.assertIn("Paris", said)
+        self.assertEqual(chat.returncode, 0)
+
+
 class Signals(unittest.TestCase):
     def test_interrupts_end_a_server_in_every_phase(self):
         for ready in (False, True):

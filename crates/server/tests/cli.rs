@@ -49,6 +49,21 @@ fn serving_a_model_that_is_not_there_ends_with_an_error() {
 }
 
 #[test]
+fn the_log_is_json_when_asked_for() {
+    let mut server = annulus(&["serve", "--port", "0", "--host", "0.0.0.0", "--log-format", "json", "no/such-model"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let _ = server.wait();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["level"], "WARN");
+    assert!(line["message"].as_str().unwrap().contains("open to the network"), "{line}");
+}
+
+#[test]
 fn other_commands_say_which_model_is_missing() {
     for arguments in [
         &["generate", "no/such-model", "--prompt", "hi"][..],

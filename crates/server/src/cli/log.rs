@@ -1,5 +1,7 @@
 //! Where the log goes and what is in it.
 
+use std::io::IsTerminal;
+
 use clap::ValueEnum;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
@@ -27,8 +29,9 @@ enum Format {
 /// Starts the log. Standard output belongs to the commands, so it goes to standard error.
 pub(super) fn start(args: &Args) {
     let registry = tracing_subscriber::registry().with(args.log_level.clone());
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     match args.log_format {
-        Format::Text => registry.with(fmt::layer().with_writer(std::io::stderr).with_target(false)).init(),
-        Format::Json => registry.with(fmt::layer().with_writer(std::io::stderr).json().flatten_event(true)).init(),
+        Format::Text => registry.with(lines.with_target(false)).init(),
+        Format::Json => registry.with(lines.json().flatten_event(true)).init(),
     }
 }

@@ -88,37 +88,51 @@ pub(crate) struct CompletionWriter {
 }
 
 impl CompletionWriter {
-    /// Entries for the prompt's tokens.
+    /// Entries for the tokens of a prompt whose text begins the choice's.
+    ///
+    /// A special token may be written out in the text, when the client wrote it, or not, when the tokenizer added it.
     pub(crate) fn prompt(
         &mut self,
         front: &Front,
+        text: &str,
         prompt: &[u32],
         logprobs: &[Option<TokenLogprob>],
     ) -> CompletionLogprobs {
         let mut lists = CompletionLogprobs::default();
+        let mut rest = text.as_bytes();
         for (index, id) in prompt.iter().enumerate() {
+            let bytes = front.tokenizer.token_bytes(*id);
+            let written = rest.strip_prefix(bytes);
+            rest = written.unwrap_or(rest);
+            let in_text = written.is_some() || !front.tokenizer.is_special(*id);
             let entry = logprobs.get(index).and_then(Option::as_ref);
-            self.push(front, &mut lists, *id, entry);
+            self.push(front, &mut lists, (*id, in_text), entry);
         }
         lists
     }
 
-    /// Entries for generated tokens.
+    /// Entries for generated tokens; the text leaves special ones out.
     pub(crate) fn answer(&mut self, front: &Front, tokens: &[Token]) -> CompletionLogprobs {
         let mut lists = CompletionLogprobs::default();
         for token in tokens {
-            self.push(front, &mut lists, token.id, token.logprob.as_ref());
+            let in_text = !front.tokenizer.is_special(token.id);
+            self.push(front, &mut lists, (token.id, in_text), token.logprob.as_ref());
         }
         lists
     }
 
-    fn push(&mut self, front: &Front, lists: &mut CompletionLogprobs, id: u32, entry: Option<&TokenLogprob>) {
+    fn push(
+        &mut self,
+        front: &Front,
+        lists: &mut CompletionLogprobs,
+        (id, in_text): (u32, bool),
+        entry: Option<&TokenLogprob>,
+    ) {
         let bytes = front.tokenizer.token_bytes(id);
-        // A special token is written out here and is no part of the text.
-        let in_text = if front.tokenizer.is_special(id) { &[] } else { bytes };
-        let within_character = in_text.first().is_some_and(|byte| is_continuation(*byte));
+        let shown = if in_text { bytes } else { &[] };
+        let within_character = shown.first().is_some_and(|byte| is_continuation(*byte));
         lists.text_offset.push(self.characters.saturating_sub(usize::from(within_character)));
-        self.characters += in_text.iter().filter(|byte| !is_continuation(**byte)).count();
+        self.characters += shown.iter().filter(|byte| !is_continuation(**byte)).count();
         lists.tokens.push(token_text(bytes));
         lists.token_logprobs.push(entry.map(|entry| entry.logprob.max(LEAST)));
         lists.top_logprobs.push(entry.map(|entry| top(front, entry)));

@@ -221,6 +221,39 @@ fn logprobs_of_parts_of_characters() {
     assert_eq!(answer["choices"][0]["text"], "é€x");
 }
 
+/// A special token has a place in the text where the client wrote it out, and none where it came as an id.
+#[test]
+fn offsets_of_special_tokens() {
+    let server = parrot_server();
+    for (prompt, text, offsets) in
+        [(json!("a<end>b"), "a<end>b", json!([0, 1, 6])), (json!([97, END, 98]), "ab", json!([0, 1, 1]))]
+    {
+        let answer = server.complete(&json!({"prompt": prompt, "max_tokens": 0, "echo": true, "logprobs": 0})).json();
+        let choice = &answer["choices"][0];
+        assert_eq!(choice["text"], text);
+        assert_eq!(choice["logprobs"]["tokens"], json!(["a", "<end>", "b"]));
+        assert_eq!(choice["logprobs"]["text_offset"], offsets);
+    }
+}
+
+/// An evaluation counts on an entry for the one token that it asked for, also when that ends the text.
+#[test]
+fn br_49_the_end_token_has_an_entry() {
+    let server = Server::start(|job: &Job, sink: &mut dyn Sink| {
+        let end = TokenLogprob { id: END, logprob: -0.5, top: vec![(END, -0.5)] };
+        sink.send(Event::Prompt(vec![None]));
+        sink.send(Event::Text { text: String::new(), tokens: vec![Token { id: END, logprob: Some(end) }] });
+        finish(job, sink, FinishReason::Stop, 0);
+        Ok(())
+    });
+    let answer = server.complete(&json!({"prompt": "a", "max_tokens": 1, "echo": true, "logprobs": 1})).json();
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["text"], "a");
+    assert_eq!(choice["logprobs"]["tokens"], json!(["a", "<end>"]));
+    assert_eq!(choice["logprobs"]["token_logprobs"], json!([null, -0.5]));
+    assert_eq!(choice["logprobs"]["text_offset"], json!([0, 1]));
+}
+
 /// mlx-vlm #1485, mlxcel #803: refused before the engine hears of it.
 #[test]
 fn br_47_empty_prompts_are_refused() {

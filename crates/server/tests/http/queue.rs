@@ -47,9 +47,8 @@ fn a_full_queue_says_when_to_come_again() {
     assert_eq!(server.chat(&hello()).status, 200);
 }
 
-/// A request of several prompts that has begun comes to its end, although others have filled the queue meanwhile.
 #[test]
-fn further_prompts_find_a_place_in_a_full_queue() {
+fn prompts_of_one_request_take_turns_with_other_requests() {
     let (server, go) = gated(Setup { max_queue: 1, ..Setup::default() });
     let mut several = server.connect();
     several.post(COMPLETIONS, &json!({"prompt": ["a", "b", "c"]}));
@@ -66,6 +65,27 @@ fn further_prompts_find_a_place_in_a_full_queue() {
     let answer = several.response();
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json()["choices"].as_array().unwrap().len(), 3);
+}
+
+/// A request of several prompts that has begun comes to its end, although no new one would find a place.
+#[test]
+fn further_prompts_find_a_place_in_a_full_queue() {
+    let (go, gate) = mpsc::channel::<()>();
+    let server = Server::ready(Setup { max_queue: 0, ..Setup::default() }, move |job: &Job, sink: &mut dyn Sink| {
+        finish(job, sink, FinishReason::Stop, 0);
+        // The job has ended for its client and still occupies the model, so the next prompt meets a full queue.
+        gate.recv_timeout(DEADLINE).unwrap();
+        Ok(())
+    });
+    let mut several = server.connect();
+    several.post(COMPLETIONS, &json!({"prompt": ["a", "b"]}));
+    server.wait_for_waiting(1);
+    assert_eq!(server.chat(&hello()).status, 429);
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    let answer = several.response();
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["choices"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Writers {
         if echo.tokens.is_empty() {
             return None;
         }
-        let logprobs = self.logprobs.then(|| writer.logprobs.prompt(&self.front, &echo.tokens, logprobs));
+        let logprobs = self.logprobs.then(|| writer.logprobs.prompt(&self.front, &echo.text, &echo.tokens, logprobs));
         Some(Choice { index, text: echo.text, logprobs, finish_reason: None })
     }
 

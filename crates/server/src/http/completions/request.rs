@@ -89,12 +89,12 @@ fn prompts(body: &Object<'_, '_>, front: &Front) -> Result<Vec<Prompt>, ApiError
     }
     // Text and ids may stand side by side: nothing forbids it, and each means what it means alone.
     list.iter()
-        .map(|node| match node.value.is_string() {
-            true => from_text(&node, front),
-            false => {
-                let ids = node.list().map_err(|_| node.invalid("a string or an array of token ids"))?;
-                from_ids(&node, &ids, front)
+        .map(|node| {
+            if node.value.is_string() {
+                return from_text(&node, front);
             }
+            let ids = node.list().map_err(|_| node.invalid("a string or an array of token ids"))?;
+            from_ids(&node, &ids, front)
         })
         .collect()
 }
