@@ -75,6 +75,8 @@ fn streams_that_wait_show_signs_of_life() {
     let streamed = with(hello(), &json!({"stream": true}));
     let mut running = server.connect();
     running.post(CHAT, &streamed);
+    // Only then is the order of the two certain.
+    server.wait_for_health(|health| health["running"] == 1);
     let mut waiting = server.connect();
     waiting.post(CHAT, &streamed);
     for connection in [&mut running, &mut waiting] {
