@@ -8,22 +8,30 @@ WEB_WASM := $(WEB_TARGET)/wasm32-unknown-unknown/wasm/annulus_web.wasm
 # to get it.
 build: $(shell node -p '[a, b] = process.versions.node.split("."); a > 20 || (a == 20 && b >= 19) ? "web" : ""' 2>/dev/null)
 
-.PHONY: web web-wasm web-modules test-web bench-web
+WEB_PACKED := web/package/wasm/annulus_plan_bg.wasm
+WEB_SOURCES := $(shell find web/page web/package -type f -not -path '*/wasm/*') web/package.json web/tsconfig.json web/vite.config.ts
 
-# The page, as a static folder: web/dist.
-web: web-wasm web-modules ## the inspector as a static folder, web/dist
+.PHONY: web web-wasm test-web bench-web web-always
+
+# The page, as a static folder. It is only written anew when something changed: the server's binary holds it.
+web: web/dist/index.html ## the inspector as a static folder, web/dist
+
+web/dist/index.html: $(WEB_PACKED) $(WEB_SOURCES) web/node_modules/.package-lock.json
 	cd web && npm run --silent build
 
-# The npm package's wasm and its types: web/package/wasm. `npm pack` there yields the package.
-web-wasm: $(WEB_BINDGEN)
+# The npm package's wasm and its types: web/package/wasm. `npm pack` in web/package yields the package.
+web-wasm: $(WEB_PACKED)
+
+$(WEB_PACKED): $(WEB_WASM) $(WEB_BINDGEN)
+	$(WEB_BINDGEN) $(WEB_WASM) $(@D)
+
+# Cargo knows what has changed; where nothing has, the file keeps its time.
+$(WEB_WASM): web-always
 	cargo build --locked --profile wasm --target wasm32-unknown-unknown -p annulus-web
-	$(WEB_BINDGEN) $(WEB_WASM) web/package/wasm
 
 $(WEB_BINDGEN): web/bindgen/Cargo.toml web/bindgen/Cargo.lock web/bindgen/src/main.rs
 	cargo build --release --locked --manifest-path web/bindgen/Cargo.toml --target-dir $(WEB_TARGET)/bindgen
 	touch $@
-
-web-modules: web/node_modules/.package-lock.json
 
 # Not `npm ci`: npm 11 refuses locks in which an optional package for another system is missing. Versions come from the lock here too.
 web/node_modules/.package-lock.json: web/package-lock.json

@@ -36,6 +36,7 @@ export interface State {
   pane: Pane;
   stop: number;
   playing: boolean;
+  /** The model whose bytes are counted; the first one shown has layers of both kinds. */
   model: string;
   /** What is said at the foot of the page. */
   notice: string;
@@ -49,7 +50,7 @@ let state: State = {
   name: "", guide: { cache: { kind: "full" }, cards: [] }, built: null, unreadable: null,
   right: empty(), upstream: null, preset: null, live: null,
   step: 0, row: 0, order: "physical", form: "dense", side: "gallery", pane: "rows", stop: 0,
-  playing: false, model: "Llama 3.1 8B", notice: "", grown: 0,
+  playing: false, model: "Gemma 3 4B", notice: "", grown: 0,
 };
 
 const listeners = new Set<() => void>();
