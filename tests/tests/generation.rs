@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use annulus_engine::job::{Event, FinishReason, Job, Sampling, Sink, Summary, Token};
 use annulus_engine::load::{LoadOptions, Loaded, load};
 use annulus_engine::worker::Generator;
-use annulus_tests::tiny::{TinyOptions, tiny_llama};
+use annulus_tests::tiny::{END_OF_TEXT, IM_END, TinyOptions, tiny_llama};
 
 fn open(options: TinyOptions) -> Loaded {
     let folder = tempfile::tempdir().unwrap();
@@ -204,4 +204,28 @@ fn prefill_reports_every_chunk() {
         })
         .collect();
     assert!(done.len() > 1 && done.is_sorted() && done.last() == Some(&5000), "{done:?}");
+}
+
+/// With log-probabilities, the end token has an entry of its own, last and without text; without them it is not seen.
+#[test]
+fn an_end_token_is_reported_to_those_who_score() {
+    let mut model = open(TinyOptions::default());
+    let mut ended = 0;
+    for seed in 0..20 {
+        let sampling = Sampling { temperature: 3.0, seed: Some(seed), ..Sampling::default() };
+        let plain = Job { sampling, ..job(200) };
+        let scored = Job { logprobs: Some(1), ..plain.clone() };
+        let (without, with) = (run(&mut model, &plain), run(&mut model, &scored));
+        assert_eq!((&without.text, without.summary.completion_tokens), (&with.text, with.summary.completion_tokens));
+        assert_eq!(without.tokens.len(), without.summary.completion_tokens);
+        if with.summary.reason == FinishReason::Stop {
+            ended += 1;
+            let last = with.tokens.last().unwrap();
+            assert!([IM_END, END_OF_TEXT].contains(&last.id) && last.logprob.is_some(), "{last:?}");
+            assert_eq!(with.tokens.len(), with.summary.completion_tokens + 1);
+        } else {
+            assert_eq!(with.tokens.len(), 200);
+        }
+    }
+    assert!(ended > 0, "no seed led to an end token: the test has tested nothing");
 }

@@ -156,6 +156,11 @@ impl Session {
             }
             if self.front.end_tokens.contains(&token.id) {
                 output.finish(sink);
+                // Whoever asked for log-probabilities gets one for each choice of the model, this one too: evaluations
+                // count on an entry behind the prompt's.
+                if job.logprobs.is_some() {
+                    sink.send(Event::Text { text: String::new(), tokens: vec![token] });
+                }
                 return Ok(Some((FinishReason::Stop, count - 1)));
             }
             if output.push(token, sink) {
