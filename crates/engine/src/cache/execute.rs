@@ -277,7 +277,7 @@ fn join(plane: Option<Array>, joined: &[Vec<Piece>], inputs: &PlaneInputs) -> Re
     let mut parts: Vec<Array> = plane.into_iter().collect();
     for (row, pieces) in joined.iter().enumerate() {
         let source = inputs.sources.get(row).and_then(Option::as_ref);
-        let pieces = pieces.iter().map(|piece| match (piece, source) {
+        let pieces = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| match (piece, source) {
             (Piece::Empty(columns), _) => empty_like(&like, 1, *columns),
             (Piece::Source(range), Some(source)) => {
                 Ok(mlx::slice(source, TOKENS, column(range.from)?, column(range.to)?)?)

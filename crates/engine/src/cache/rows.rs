@@ -1,7 +1,7 @@
 //! Rows that join a group, leave it, are taken back or copied out.
 
 use annulus_plan::{ColumnOp, Layout, Move, Padding, Row, Source};
-use mlx_rs::transforms;
+use mlx_rs::{Array, transforms};
 
 use super::execute::{Inputs, Program, copy_row};
 use super::planes::Planes;
@@ -23,6 +23,12 @@ impl StoredRow {
     #[must_use]
     pub fn sources(&self) -> &[Source] {
         &self.sources
+    }
+
+    /// The stored arrays of one layer, keys then values, `[1, kv_heads, columns, ..]`; none when it holds no column.
+    #[must_use]
+    pub fn layer(&self, number: usize) -> &[Array] {
+        self.layers.get(number).and_then(Option::as_ref).map_or(&[], |planes| &planes.0)
     }
 
     /// Bytes of all its planes.
