@@ -7,7 +7,7 @@ use std::time::Instant;
 use annulus_plan::Growth;
 use mlx_rs::{Array, transforms};
 
-use crate::cache::{Arrangement, Cache};
+use crate::cache::{Arrangement, Cache, KvOptions};
 use crate::chunk::ChunkSize;
 use crate::engine::Front;
 use crate::error::{Error, Result};
@@ -40,6 +40,38 @@ impl Session {
         fault_after: Option<usize>,
     ) -> Self {
         Self { model, front, arrangement, chunk, fault_after }
+    }
+
+    /// What each request's cache is made of.
+    #[must_use]
+    pub fn arrangement(&self) -> &Arrangement {
+        &self.arrangement
+    }
+
+    /// The cache that these choices make of the model.
+    ///
+    /// # Errors
+    /// See [`KvOptions::arrange`].
+    pub fn arrange(&self, kv: KvOptions) -> Result<Arrangement> {
+        kv.arrange(self.model.cache_layers())
+    }
+
+    /// Positions that requests may take.
+    #[must_use]
+    pub fn context_length(&self) -> usize {
+        self.front.context_length
+    }
+
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.model.vocabulary()
+    }
+
+    pub(crate) fn chunk_tokens(&self) -> usize {
+        self.chunk.tokens()
+    }
+
+    pub(crate) fn logits(&self, hidden: &Array) -> Result<Array> {
+        self.model.logits(hidden)
     }
 
     /// An empty cache of one row with room for so many tokens.
@@ -88,7 +120,7 @@ impl Session {
     }
 
     /// One forward pass, adopted into the cache: the hidden states, not yet evaluated.
-    fn forward(&self, cache: &mut Cache, tokens: &Array) -> Result<Array> {
+    pub(crate) fn forward(&self, cache: &mut Cache, tokens: &Array) -> Result<Array> {
         let columns = u32::try_from(tokens.dim(1)).unwrap_or(0);
         let mut pass = cache.begin(columns)?;
         let hidden = self.model.forward(tokens, &mut pass)?;
@@ -317,12 +349,12 @@ impl Output {
 }
 
 /// `[1, L]`.
-fn row(tokens: &[u32]) -> Array {
+pub(crate) fn row(tokens: &[u32]) -> Array {
     Array::from_slice(tokens, &[1, i32::try_from(tokens.len()).unwrap_or(i32::MAX)])
 }
 
 /// The last column of `[B, L, width]`: `[B, 1, width]`.
-fn last(hidden: &Array) -> Result<Array> {
+pub(crate) fn last(hidden: &Array) -> Result<Array> {
     let length = hidden.dim(1);
     Ok(mlx::slice(hidden, 1, length - 1, length)?)
 }
