@@ -165,6 +165,15 @@ impl Pass<'_> {
         Ok(scaled_dot_product_attention(queries, &fetched[0], &fetched[1], scale, mask, None)?)
     }
 
+    /// The attention of a layer that has no cache of its own: attends with its queries to the columns that `layer` fetched
+    /// earlier in this pass, at the positions and under the mask of that layer.
+    ///
+    /// # Errors
+    /// When shapes do not fit, or `layer` has not run in this pass.
+    pub fn share(&self, _layer: usize, _queries: &Array, _rope: &Rope, _scale: f32) -> Result<Array> {
+        Err(Error::Unsupported("layers that share another layer's keys and values are not supported yet".to_owned()))
+    }
+
     /// Ends the pass.
     ///
     /// # Errors

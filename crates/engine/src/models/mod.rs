@@ -1,6 +1,13 @@
 //! The architectures, one file each.
 
+mod dense;
+mod fields;
+mod gemma3;
+mod gemma4;
 mod llama;
+mod output;
+mod part;
+mod qwen3;
 
 use annulus_plan::Kind;
 use mlx_rs::Array;
@@ -9,6 +16,8 @@ use crate::cache::Pass;
 use crate::checkpoint::LoadError;
 use crate::error::Result;
 use crate::weights::Weights;
+
+pub(crate) use part::embedding_name;
 
 /// A model whose weights are loaded.
 pub trait Model {
@@ -34,17 +43,31 @@ pub trait Model {
     fn logits(&self, hidden: &Array) -> Result<Array>;
 }
 
-type Loader = fn(&Weights<'_>) -> std::result::Result<Box<dyn Model>, LoadError>;
+/// The result of loading.
+type Load<T> = std::result::Result<T, LoadError>;
+
+type Loader = fn(&Weights<'_>) -> Load<Box<dyn Model>>;
 
 /// The architectures by the `model_type` of their configs.
-const ARCHITECTURES: &[(&str, Loader)] = &[("llama", llama::load)];
+const ARCHITECTURES: &[(&str, Loader)] = &[
+    ("gemma3", gemma3::load),
+    ("gemma3_text", gemma3::load),
+    ("gemma4", gemma4::load),
+    ("gemma4_text", gemma4::load),
+    ("gemma4_unified", gemma4::load),
+    ("gemma4_unified_text", gemma4::load),
+    ("llama", llama::load),
+    ("qwen3", qwen3::load),
+];
 
 /// Loads whichever architecture the config names.
 ///
 /// # Errors
 /// When it is not known, or its config or a tensor is not as it must be.
-pub fn load(weights: &Weights<'_>) -> std::result::Result<Box<dyn Model>, LoadError> {
+pub fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
     let name: String = weights.config().required("model_type")?;
+    // A scheme of another library is better named than its tensors missed.
+    weights.config().quantization_section()?;
     match ARCHITECTURES.iter().find(|(known, _)| *known == name) {
         Some((_, loader)) => loader(weights),
         None => {
