@@ -4,7 +4,7 @@ use annulus_plan::Kind;
 use mlx_rs::Array;
 
 use super::output::Output;
-use super::{Load, Model};
+use super::{CacheLayer, Load, Model};
 use crate::cache::Pass;
 use crate::error::Result;
 use crate::mlx::rounded;
@@ -42,7 +42,7 @@ struct Decoder {
     norm: RmsNorm,
     output: Output,
     rope: Rope,
-    kinds: Vec<Kind>,
+    cache: Vec<CacheLayer>,
     context: usize,
     vocabulary: usize,
 }
@@ -75,7 +75,7 @@ pub(super) fn load(weights: &Weights<'_>, shape: Shape, rope: Rope) -> Load<Box<
         norm: weights.rms_norm("model.norm", width, shape.eps)?,
         output: Output::load(weights, "lm_head", [vocabulary, width], shape.tied)?,
         rope,
-        kinds: vec![Kind::Full; shape.layers],
+        cache: vec![CacheLayer::new(Kind::Full, shape.kv_heads, shape.head_dim); shape.layers],
         context: shape.context,
         vocabulary,
     }))
@@ -135,8 +135,8 @@ impl Attention {
 }
 
 impl Model for Decoder {
-    fn cache_kinds(&self) -> &[Kind] {
-        &self.kinds
+    fn cache_layers(&self) -> &[CacheLayer] {
+        &self.cache
     }
 
     fn context_length(&self) -> usize {

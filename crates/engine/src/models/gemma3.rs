@@ -1,13 +1,12 @@
 //! Gemma 3, the text model: sandwiched norms, normalised heads, and sliding windows between layers of full attention.
 
-use annulus_plan::Kind;
 use mlx_rs::ops::clip;
 use mlx_rs::{Array, Dtype};
 
 use super::fields::{self, Reach, Ropes};
 use super::output::Output;
 use super::part::TextPart;
-use super::{Load, Model};
+use super::{CacheLayer, Load, Model};
 use crate::cache::Pass;
 use crate::checkpoint::Config;
 use crate::error::Result;
@@ -38,7 +37,7 @@ struct Gemma3 {
     norm: RmsNorm,
     output: Output,
     ropes: Ropes,
-    kinds: Vec<Kind>,
+    cache: Vec<CacheLayer>,
     context: usize,
     vocabulary: usize,
 }
@@ -77,6 +76,7 @@ pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
     let layers = (0..shape.reaches.len())
         .map(|layer| Block::load(weights, &shape, layer, &format!("{}.layers.{layer}", part.body)))
         .collect::<Load<_>>()?;
+    let kinds = fields::kinds(&part.config, &shape.reaches)?;
     Ok(Box::new(Gemma3 {
         embedding: weights.matrix(&format!("{}.embed_tokens", part.body), vocabulary, width)?,
         embedding_scale: embedding_scale(width, weights.dtype),
@@ -84,7 +84,7 @@ pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
         norm: weights.rms_norm_less_one(&format!("{}.norm", part.body), width, shape.eps)?,
         output: Output::load(weights, part.head, [vocabulary, width], part.tied(weights)?)?,
         ropes: ropes(&part.config, shape.head_dim)?,
-        kinds: fields::kinds(&part.config, &shape.reaches)?,
+        cache: kinds.into_iter().map(|kind| CacheLayer::new(kind, shape.kv_heads, shape.head_dim)).collect(),
         context: shape.context,
         vocabulary,
     }))
@@ -222,8 +222,8 @@ impl Attention {
 }
 
 impl Model for Gemma3 {
-    fn cache_kinds(&self) -> &[Kind] {
-        &self.kinds
+    fn cache_layers(&self) -> &[CacheLayer] {
+        &self.cache
     }
 
     fn context_length(&self) -> usize {

@@ -9,7 +9,7 @@ mod output;
 mod part;
 mod qwen3;
 
-use annulus_plan::Kind;
+use annulus_plan::{Heads, Kind};
 use mlx_rs::Array;
 
 use crate::cache::Pass;
@@ -19,10 +19,27 @@ use crate::weights::Weights;
 
 pub(crate) use part::embedding_name;
 
+/// What a layer keeps of each token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheLayer {
+    /// How its columns lie.
+    pub kind: Kind,
+    /// The shape of a key, which is that of a value.
+    pub heads: Heads,
+}
+
+impl CacheLayer {
+    /// A layer with so many heads of keys and values, of this width each.
+    fn new(kind: Kind, kv_heads: usize, head_dim: usize) -> Self {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self { kind, heads: Heads { kv_heads: count(kv_heads), head_dim: count(head_dim) } }
+    }
+}
+
 /// A model whose weights are loaded.
 pub trait Model {
-    /// How the columns of each layer's cache lie.
-    fn cache_kinds(&self) -> &[Kind];
+    /// The layers that have a cache of their own, in order. [`Pass`] counts layers by this list.
+    fn cache_layers(&self) -> &[CacheLayer];
 
     /// Positions that the model was made for.
     fn context_length(&self) -> usize;

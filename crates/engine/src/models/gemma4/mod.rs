@@ -7,7 +7,6 @@ mod mixture;
 mod per_layer;
 mod shape;
 
-use annulus_plan::Kind;
 use mlx_rs::Array;
 
 use self::block::Block;
@@ -16,7 +15,7 @@ use self::shape::Shape;
 use super::fields::{Reach, Ropes};
 use super::output::Output;
 use super::part::TextPart;
-use super::{Load, Model};
+use super::{CacheLayer, Load, Model};
 use crate::cache::Pass;
 use crate::checkpoint::Config;
 use crate::error::Result;
@@ -34,7 +33,7 @@ struct Gemma4 {
     norm: RmsNorm,
     output: Output,
     ropes: Ropes,
-    kinds: Vec<Kind>,
+    cache: Vec<CacheLayer>,
     context: usize,
     vocabulary: usize,
 }
@@ -57,7 +56,7 @@ pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
         norm: weights.rms_norm(&format!("{body}.norm"), width, eps)?,
         output,
         ropes: ropes(&part.config, &shape)?,
-        kinds: shape.kinds,
+        cache: shape.cache,
         context: shape.context,
         vocabulary,
     }))
@@ -85,8 +84,8 @@ fn ropes(config: &Config, shape: &Shape) -> Load<Ropes> {
 }
 
 impl Model for Gemma4 {
-    fn cache_kinds(&self) -> &[Kind] {
-        &self.kinds
+    fn cache_layers(&self) -> &[CacheLayer] {
+        &self.cache
     }
 
     fn context_length(&self) -> usize {

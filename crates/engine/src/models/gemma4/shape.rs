@@ -1,10 +1,8 @@
 //! What a config says of a Gemma 4's shape, layer by layer.
 
-use annulus_plan::Kind;
-
-use super::super::Load;
 use super::super::fields::{self, Reach};
 use super::super::part::TextPart;
+use super::super::{CacheLayer, Load};
 use crate::checkpoint::Config;
 use crate::weights::Weights;
 
@@ -19,7 +17,7 @@ pub(super) struct Shape {
     pub(super) eps: f32,
     pub(super) layers: Vec<Layer>,
     /// One a layer that has a cache of its own.
-    pub(super) kinds: Vec<Kind>,
+    pub(super) cache: Vec<CacheLayer>,
     pub(super) per_layer: Option<PerLayer>,
     pub(super) experts: Option<Experts>,
     /// Bounds the logits.
@@ -70,8 +68,10 @@ impl Shape {
         check_supported(config)?;
         let heads = config.count("num_attention_heads")?;
         let layers = layers(weights, config, heads)?;
-        let owners = layers.iter().filter(|layer| matches!(layer.columns, Columns::Own(_)));
-        let reaches: Vec<Reach> = owners.map(|layer| layer.reach).collect();
+        let reaches: Vec<Reach> = layers.iter().map(|layer| layer.reach).collect();
+        let owners = fields::kinds(config, &reaches)?.into_iter().zip(&layers);
+        let owners = owners.filter(|(_, layer)| matches!(layer.columns, Columns::Own(_)));
+        let cache = owners.map(|(kind, layer)| CacheLayer::new(kind, layer.kv_heads, layer.head_dim)).collect();
         let vocabulary = part.vocabulary(weights)?;
         Ok(Self {
             width: config.count("hidden_size")?,
@@ -79,7 +79,7 @@ impl Shape {
             vocabulary,
             context: config.count_or("max_position_embeddings", 131_072)?,
             eps: config.optional_or("rms_norm_eps", 1e-6)?,
-            kinds: fields::kinds(config, &reaches)?,
+            cache,
             layers,
             per_layer: PerLayer::read(weights, part, vocabulary)?,
             experts: Experts::read(config)?,
@@ -117,7 +117,7 @@ fn layers(weights: &Weights<'_>, config: &Config, heads: usize) -> Load<Vec<Laye
     let layers: Vec<Layer> = (0..count)
         .map(|layer| {
             let reach = reaches[layer];
-            let Heads { dim, kv, keys_serve_as_values } = Heads::read(config, layer, reach, heads)?;
+            let HeadShape { dim, kv, keys_serve_as_values } = HeadShape::read(config, layer, reach, heads)?;
             let factor = if matches!(columns[layer], Columns::Shared(_)) { widened } else { 1 };
             let inner = inner.saturating_mul(factor);
             Ok(Layer { reach, head_dim: dim, kv_heads: kv, keys_serve_as_values, columns: columns[layer], inner })
@@ -153,13 +153,13 @@ fn columns(config: &Config, reaches: &[Reach]) -> Load<Vec<Columns>> {
 }
 
 /// The heads of one layer.
-struct Heads {
+struct HeadShape {
     dim: usize,
     kv: usize,
     keys_serve_as_values: bool,
 }
 
-impl Heads {
+impl HeadShape {
     /// Full layers have heads of their own width and, where keys serve as values, number. Newer configs say so layer by
     /// layer.
     fn read(config: &Config, layer: usize, reach: Reach, heads: usize) -> Load<Self> {
