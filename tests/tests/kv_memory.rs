@@ -1,5 +1,6 @@
 //! What a cache costs is what the plan says. A process of its own, since MLX's memory counters belong to the process.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -7,10 +8,16 @@ use annulus_engine::cache::{Affine, Arrangement, Cache, Format};
 use annulus_engine::rope::{Rope, Scaling};
 use annulus_plan::{Growth, Heads, Kind, Layout, Window};
 use annulus_tests::definition::Random;
-use mlx_rs::memory::{active_memory, clear_cache};
+use mlx_rs::memory::{active_memory, clear_cache, peak_memory, reset_peak_memory};
 use mlx_rs::{Array, Dtype};
 
 const HEADS: Heads = Heads { kv_heads: 4, head_dim: 128 };
+
+/// The counters are one for all tests of this file: one runs at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static COUNTERS: Mutex<()> = Mutex::new(());
+    COUNTERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// MLX's active memory once its thread has let go of temporary arrays.
 fn memory() -> usize {
@@ -51,6 +58,7 @@ fn fill(kind: Kind, format: Format, dtype: Dtype) -> Cache {
 
 #[test]
 fn memory_is_what_columns_and_representation_say() {
+    let _alone = alone();
     let affine = |bits, group| Format::Affine(Affine::new(bits, group).unwrap());
     let formats = [Format::Plain, affine(8, 64), affine(4, 64), affine(4, 32), affine(5, 128), affine(2, 64)];
     for kind in [Kind::Full, Kind::Ring(Window::of(1200)), Kind::Ring(Window { size: 1024, sinks: 4 })] {
@@ -66,6 +74,40 @@ fn memory_is_what_columns_and_representation_say() {
                 assert_eq!(cache.bytes() as u64, planned, "{name}");
                 assert!(held.abs_diff(planned) * 50 <= planned, "{name}");
             }
+        }
+    }
+}
+
+/// Steady decode writes into the planes where they lie: no step holds a second copy of any, however much room there is.
+#[test]
+fn decode_needs_no_second_plane() {
+    let _alone = alone();
+    let affine = Format::Affine(Affine::new(8, 64).unwrap());
+    for kind in [Kind::Full, Kind::Ring(Window::of(4096))] {
+        for format in [Format::Plain, affine] {
+            let growth = Growth { reserve: 8192, ..Growth::default() };
+            let mut cache = Cache::new(Arrangement { kinds: vec![kind], format, growth }, 1).unwrap();
+            let rope = Rope::new(128, 10_000.0, false, Scaling::None).unwrap();
+            let mut random = Random(6);
+            let mut step = |cache: &mut Cache, columns: i32| {
+                let shape = [1, 4, columns, 128];
+                let mut numbers = || Array::from_slice(&random.floats((4 * columns * 128) as usize), &shape);
+                let mut pass = cache.begin(columns as u32).unwrap();
+                let (q, k, v) = (numbers(), numbers(), numbers());
+                pass.attend(0, &q, &k, v, &rope, 0.1).unwrap();
+                let staged = pass.finish().unwrap();
+                cache.adopt(staged);
+                cache.eval().unwrap();
+            };
+            step(&mut cache, 10);
+            let active = memory();
+            reset_peak_memory().unwrap();
+            for _ in 0..8 {
+                step(&mut cache, 1);
+            }
+            let more = peak_memory().unwrap() - active;
+            let plane = cache.bytes() / 2;
+            assert!(more * 8 < plane, "{kind:?}, {format:?}: {more} bytes beyond the planes of {plane}");
         }
     }
 }
