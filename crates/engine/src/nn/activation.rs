@@ -51,7 +51,7 @@ impl Activation {
     }
 }
 
-type Chain = Box<dyn FnMut((&Array, &Array)) -> Result<Array>>;
+type Chain = Box<dyn for<'a> FnMut((&'a Array, &'a Array)) -> Result<Array>>;
 
 /// A chain of operations that MLX has compiled. Threads that end leave it to the process: MLX's own tables may be gone
 /// before it.
