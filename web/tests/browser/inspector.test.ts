@@ -243,6 +243,40 @@ describe("cache and mask", () => {
   });
 });
 
+describe("a donor", () => {
+  const lent = (row: number) => text(`[aria-label=Lent] tbody tr >> nth=${row}`);
+
+  // A window of 4 over prompts of 3 and 5 tokens, the first padded by 2: it lends its three, the second its newest four.
+  test("says amid a prefill what of each row may be read", async () => {
+    await openPreset(page, "donor");
+    await step().toBe("4 / 7");
+    await text(".words").toContain("copy columns 0 to 4 of every row out");
+    await lent(0).toMatch(/^0\s+0–2\s+0–2\s+0–2$/);
+    await lent(1).toMatch(/^1\s+1–4\s+1–4\s+1–4$/);
+    await page.hover(".cells", { position: cellAt(0, 3) });
+    await pointed().toContain("row 0, column 3: padding after · not lent");
+    await page.hover(".cells", { position: cellAt(1, 0) });
+    await pointed().toContain("position 0 · tag 2000 · dropped next · not lent");
+    await page.hover(".cells", { position: cellAt(1, 1) });
+    await pointed().toContain("position 1 · tag 2001 · dropped next · lent");
+  });
+
+  // Turned: column 0 holds the newest token, and the copy is in the order of time.
+  test("is in the order of time", async () => {
+    await openPreset(page, "donor");
+    await scrub(6, "7 / 7");
+    await lent(0).toMatch(/^0\s+0–3\s+0–3\s+1–3, 0$/);
+    await lent(1).toMatch(/^1\s+2–5\s+0–3\s+1–3, 0$/);
+  });
+
+  test("can be built", async () => {
+    await openPreset(page, "first-wrap");
+    await page.click("#side-build");
+    await page.selectOption("[aria-label='Add one operation']", "donor");
+    await expect.poll(async () => (await scenario()).ops.at(-1)).toEqual({ op: "donor" });
+  });
+});
+
 describe("upstream beside what is right", () => {
   test("BR-01: the lost key is named, outlined and told apart", async () => {
     await openPreset(page, "br-01");

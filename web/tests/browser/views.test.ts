@@ -59,6 +59,7 @@ const VIEWS: View[] = [
     await openPreset(page, "right-padding");
     await scrub(page, 3);
   } },
+  { name: "donor", go: (page) => openPreset(page, "donor") },
   { name: "tables", go: async (page) => {
     await openPreset(page, "ragged");
     await scrub(page, 3);
