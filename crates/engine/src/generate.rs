@@ -62,7 +62,9 @@ impl Session {
         self.front.context_length
     }
 
-    pub(crate) fn vocabulary(&self) -> usize {
+    /// How many tokens the model knows: ids are below this.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
         self.model.vocabulary()
     }
 
