@@ -218,13 +218,20 @@ fn tensors_that_are_not_where_they_say() {
     refuse(&tensor(&|t| t.dims = vec![]), &[name, "0 axes"]);
     refuse(&tensor(&|t| t.dims = vec![1; 5]), &[name, "5 axes"]);
     refuse(&tensor(&|t| t.dims = vec![33, 32]), &[name, "blocks of 32"]);
-    refuse(&tensor(&|t| t.kind = 14), &[name, "Q6_K", "supported: F32"]);
-    refuse(&tensor(&|t| t.kind = 4), &[name, "Q4_2"]);
+    for (kind, encoding) in [(4, "Q4_2"), (10, "Q2_K"), (11, "Q3_K"), (20, "IQ4_NL"), (39, "MXFP4")] {
+        refuse(&tensor(&|t| t.kind = kind), &[name, encoding, "supported: F32", "Q6_K", "named Q4_K_M or Q8_0"]);
+    }
+    for (kind, encoding) in [(12, "Q4_K"), (13, "Q5_K"), (14, "Q6_K")] {
+        // The rows of this tensor have 32 elements.
+        refuse(&tensor(&|t| t.kind = kind), &[name, "rows of 32 elements", encoding, "blocks of 256"]);
+        refuse(&tensor(&|t| (t.kind, t.dims) = (kind, vec![256, 32])), &[name, "overlaps"]);
+        refuse(&tensor(&|t| (t.kind, t.dims) = (kind, vec![256, 1 << 30])), &[name, "truncated or damaged"]);
+    }
     refuse(&tensor(&|t| t.kind = u32::MAX), &[name, "number 4294967295"]);
     refuse(&tensor(&|t| "token_embd.weight".clone_into(&mut t.name)), &["token_embd.weight", "described twice"]);
     refuse(
         &tensor(&|t| "blk.0.ffn_gate_exps.weight".clone_into(&mut t.name)),
-        &["ffn_gate_exps", "none that a Llama model has"],
+        &["ffn_gate_exps", "none that a model of architecture \"llama\" has"],
     );
     refuse(&changed(|file| file.tensors.clear()), &["token_embd.weight"]);
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use mlx_rs::Dtype;
 
+use crate::checkpoint::gguf::ShardName;
 use crate::checkpoint::{self, Checkpoint, LoadError};
 use crate::chunk::ChunkSize;
 use crate::device::{self, Backend, ComputeDtype, DeviceChoice};
@@ -14,7 +15,7 @@ use crate::generate::Session;
 use crate::job::Sampling;
 use crate::models;
 use crate::text::{self, ChatTemplate, TextError, Tokenizer};
-use crate::weights::{Representation, Weights};
+use crate::weights::{Representation, Requantized, Weights};
 use crate::worker::Worker;
 
 /// The model that is used when none is named, as set-up stores it in the folder `models` of the cache.
@@ -128,11 +129,13 @@ fn find(model: Option<&str>) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// The last part of a path, without `.gguf`: the name of a model that was given by its path.
+/// The last part of a path, without `.gguf` and the number of one of several files: the name of a model that was given by
+/// its path.
 fn file_name(path: &std::path::Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy());
-    name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
+    let stem = ShardName::parse(&name).map(|shard| shard.stem).or_else(|| name.strip_suffix(".gguf"));
+    stem.unwrap_or(&name).to_owned()
 }
 
 fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
@@ -144,8 +147,16 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let end_tokens = text::end_tokens(&checkpoint, &tokenizer).map_err(unreadable)?;
     let dtype = options.compute_dtype.resolve(backend, stored_dtype(&checkpoint));
     let representation = representation(options, backend, &checkpoint);
-    let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation };
+    let weights =
+        Weights { checkpoint: &checkpoint, backend, dtype, representation, requantized: Requantized::default() };
     let model = models::load(&weights).map_err(words)?;
+    if let Some((tensors, loss)) = weights.requantized.total() {
+        tracing::info!(
+            tensors,
+            relative_rms_error = format!("{:.2} %", loss.relative() * 100.0),
+            "MLX has no groups of 16, so Q6_K tensors were requantized to 8 bits in groups of 32"
+        );
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let chunk = ChunkSize::new(backend, parameters(&checkpoint), cores);
     let front = Arc::new(Front {

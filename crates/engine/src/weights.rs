@@ -4,12 +4,13 @@
 //! needs no more memory than the model and one tensor.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use mlx_rs::{Array, Dtype};
 
 use annulus_kernels::dequantize;
 
-use crate::checkpoint::{self, Affine, Checkpoint, Config, LoadError, Plain, TensorData};
+use crate::checkpoint::{self, Affine, Checkpoint, Config, LoadError, Loss, Plain, SMALLEST_GROUP, TensorData};
 use crate::device::Backend;
 use crate::mlx::{self, Floats};
 use crate::nn::{Linear, Matrix, RmsNorm};
@@ -34,6 +35,28 @@ pub struct Weights<'a> {
     pub dtype: Dtype,
     /// What becomes of quantized matrices.
     pub representation: Representation,
+    /// The matrices that were requantized so far.
+    pub requantized: Requantized,
+}
+
+/// Matrices whose groups MLX has no kernels for, and what bringing them into larger ones cost.
+#[derive(Debug, Default)]
+pub struct Requantized {
+    total: Cell<(usize, Loss)>,
+}
+
+impl Requantized {
+    fn add(&self, loss: Loss) {
+        let (count, mut total) = self.total.get();
+        total += loss;
+        self.total.set((count + 1, total));
+    }
+
+    /// How many there were, and the loss over all of them; `None` when there were none.
+    #[must_use]
+    pub fn total(&self) -> Option<(usize, Loss)> {
+        Some(self.total.get()).filter(|(count, _)| *count > 0)
+    }
 }
 
 impl Weights<'_> {
@@ -52,13 +75,7 @@ impl Weights<'_> {
         match self.checkpoint.tensor(&name, Some(&[outputs, inputs]))? {
             TensorData::Plain(plain) => Ok(Matrix::Dense { transposed: self.plain(&name, &plain)?.t() }),
             TensorData::Affine(affine) => match self.representation {
-                Representation::Packed => Ok(Matrix::Affine {
-                    packed: self.stored(&name, &affine.packed)?,
-                    scales: self.plain(&name, &affine.scales)?,
-                    biases: self.plain(&name, &affine.biases)?,
-                    group_size: int(affine.group_size),
-                    bits: int(affine.bits),
-                }),
+                Representation::Packed => self.packed(&name, &affine),
                 Representation::Dense => {
                     let array = self.dense(&name, &affine, &[int(outputs), int(inputs)])?;
                     Ok(Matrix::Dense { transposed: self.cast(&name, array)?.t() })
@@ -94,6 +111,27 @@ impl Weights<'_> {
             TensorData::Plain(plain) => self.plain(name, &plain),
             TensorData::Affine(_) => Err(self.unusable(name)),
         }
+    }
+
+    /// A quantized matrix as MLX takes it.
+    fn packed(&self, name: &str, affine: &Affine<'_>) -> Result<Matrix, LoadError> {
+        if affine.group_size < SMALLEST_GROUP {
+            let (affine, loss) = affine.regrouped().ok_or_else(|| self.unusable(name))?;
+            tracing::debug!(
+                tensor = name,
+                relative_rms_error = loss.relative(),
+                "requantized to 8 bits in groups of 32"
+            );
+            self.requantized.add(loss);
+            return self.packed(name, &affine);
+        }
+        Ok(Matrix::Affine {
+            packed: self.stored(name, &affine.packed)?,
+            scales: self.plain(name, &affine.scales)?,
+            biases: self.plain(name, &affine.biases)?,
+            group_size: int(affine.group_size),
+            bits: int(affine.bits),
+        })
     }
 
     /// A quantized tensor spelled out in float32.

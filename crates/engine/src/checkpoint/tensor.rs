@@ -152,6 +152,13 @@ impl Affine<'_> {
     /// other, which those of a [`Checkpoint`](super::Checkpoint) do.
     #[must_use]
     pub fn to_f32(&self) -> Option<Vec<f32>> {
+        let mut out = Vec::new();
+        self.for_each_row(|row, _, _| out.extend_from_slice(row))?;
+        Some(out)
+    }
+
+    /// Calls `each` with the numbers of every row, and its scales and biases; `None`, and no call, as [`Affine::to_f32`].
+    pub(super) fn for_each_row(&self, mut each: impl FnMut(&[f32], &[f32], &[f32])) -> Option<()> {
         let words = self.packed.to_u32()?;
         let (scales, biases) = (self.scales.to_f32()?, self.biases.to_f32()?);
         let columns = *self.shape.last()?;
@@ -164,18 +171,20 @@ impl Affine<'_> {
         if !fits {
             return None;
         }
-        let groups = columns / self.group_size;
-        let words_per_row = columns * self.bits / 32;
-        let mut out = Vec::with_capacity(elements);
-        for (row, words) in words.chunks_exact(words_per_row.max(1)).enumerate() {
+        let groups = (columns / self.group_size).max(1);
+        let words = words.chunks_exact((columns * self.bits / 32).max(1));
+        let mut row = Vec::with_capacity(columns);
+        for ((words, scales), biases) in words.zip(scales.chunks_exact(groups)).zip(biases.chunks_exact(groups)) {
+            row.clear();
             for column in 0..columns {
-                let group = row * groups + column / self.group_size;
+                let group = column / self.group_size;
                 let q = unpack(words, column * self.bits, self.bits);
                 #[allow(clippy::cast_precision_loss, reason = "at most 8 bits")]
-                out.push(scales[group] * q as f32 + biases[group]);
+                row.push(scales[group] * q as f32 + biases[group]);
             }
+            each(&row, scales, biases);
         }
-        Some(out)
+        Some(())
     }
 }
 
