@@ -163,6 +163,13 @@ fn tokenizer() -> Value {
     })
 }
 
+/// All tokens in the order of their ids: the bytes in GPT-2's spelling, then the special ones.
+#[must_use]
+pub fn tokens() -> Vec<String> {
+    let special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
+    alphabet().into_iter().map(String::from).chain(special.map(str::to_owned)).collect()
+}
+
 /// GPT-2's character for each byte, in the order of bytes.
 fn alphabet() -> Vec<char> {
     let mut next = 0x100..;
