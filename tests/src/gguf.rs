@@ -150,6 +150,25 @@ fn put(out: &mut Vec<u8>, value: &Value) {
     out.extend(bytes);
 }
 
+/// A file in so many parts as llama.cpp's `gguf-split` makes them: all metadata in the first, tensors in order.
+#[must_use]
+pub fn split(file: &Gguf, count: usize) -> Vec<Gguf> {
+    let number = |value: usize| Value::Raw(2, u16::try_from(value).unwrap_or(u16::MAX).to_le_bytes().into());
+    let total = i32::try_from(file.tensors.len()).unwrap_or(i32::MAX);
+    let bound = |part: usize| file.tensors.len() * part / count;
+    (0..count)
+        .map(|part| {
+            let mut shard = Gguf { tensors: file.tensors[bound(part)..bound(part + 1)].to_vec(), ..Gguf::default() };
+            if part == 0 {
+                shard.metadata.clone_from(&file.metadata);
+            }
+            shard.set("split.no", number(part)).set("split.count", number(count));
+            shard.set("split.tensors.count", Value::I32(total));
+            shard
+        })
+        .collect()
+}
+
 /// The beginning of an array: the type of its items, and how many there are.
 #[must_use]
 pub fn array_header(items: u32, len: u64) -> Vec<u8> {

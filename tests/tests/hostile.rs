@@ -365,8 +365,20 @@ proptest! {
     fn a_mutated_gguf_file(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         header_only in prop::bool::weighted(0.8),
+        newer in any::<bool>(),
     ) {
-        let mut bytes = changed(|_| {});
+        let mut bytes = changed(|file| {
+            let more: [(&str, u64, u32, usize); 5] = [
+                ("blk.1.attn_q.weight", 32, 6, 22),
+                ("blk.1.attn_v.weight", 32, 7, 24),
+                ("blk.1.ffn_up.weight", 256, 12, 144),
+                ("blk.1.ffn_gate.weight", 256, 13, 176),
+                ("blk.1.ffn_down.weight", 256, 14, 210),
+            ];
+            for (name, columns, kind, size) in more.into_iter().filter(|_| newer) {
+                file.tensor(name, &[columns, 2], kind, vec![0x35; 2 * size]);
+            }
+        });
         let end = if header_only { 1_700 } else { bytes.len() };
         for (at, value) in changes {
             bytes[at.index(end)] = value;

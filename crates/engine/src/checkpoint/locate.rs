@@ -105,10 +105,13 @@ impl Places {
 
     /// Models in the folder `models`, directly or one level down: `model.gguf`, `model/`, `org/model.gguf`, `org/model/`.
     fn list_own(&self, folder: &Path, prefix: &str, found: &mut Vec<Found>) {
-        found.extend(ggufs(folder).into_iter().map(|name| {
+        for name in ggufs(folder) {
             let path = folder.join(&name);
-            Found { name: format!("{prefix}{name}"), path }
-        }));
+            // The first of several files need not be there.
+            if path.is_file() {
+                found.push(Found { name: format!("{prefix}{name}"), path });
+            }
+        }
         for (name, path) in entries(folder) {
             let name = format!("{prefix}{name}");
             if path.is_dir() && holds_model(&path) {

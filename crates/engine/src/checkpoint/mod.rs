@@ -18,6 +18,7 @@ mod error;
 pub mod gguf;
 mod locate;
 mod mapped;
+mod parallel;
 mod regroup;
 pub mod safetensors;
 mod tensor;

@@ -6,6 +6,7 @@
 
 use super::Affine;
 use super::gguf::Packed;
+use super::parallel::in_parts;
 
 /// Elements of a group that MLX's kernels take at least.
 pub const SMALLEST_GROUP: usize = 32;
@@ -45,23 +46,39 @@ impl Affine<'_> {
         if !columns.is_multiple_of(SMALLEST_GROUP) || !SMALLEST_GROUP.is_multiple_of(self.group_size) {
             return None;
         }
-        let mut packed = Packed::with_capacity(self.shape.iter().product(), BITS, SMALLEST_GROUP);
+        let rows = self.rows()?;
+        let parts = in_parts(rows.count, columns, |range| {
+            let mut packed = Packed::with_capacity(range.len() * columns, BITS, SMALLEST_GROUP);
+            let mut loss = Loss::default();
+            rows.for_each(range, |row, scales, biases| loss += regroup(row, scales, biases, &mut packed));
+            (packed, loss)
+        });
         let mut loss = Loss::default();
-        self.for_each_row(|row, scales, biases| {
-            let parts = SMALLEST_GROUP / self.group_size;
-            let groups = scales.chunks_exact(parts).zip(biases.chunks_exact(parts));
-            for (numbers, (scales, biases)) in row.as_chunks::<SMALLEST_GROUP>().0.iter().zip(groups) {
-                let grid = Grid::over(numbers, scales, biases);
-                let integers = numbers.map(|number| grid.nearest(number));
-                packed.push(grid.scale, grid.bias, &integers, BITS);
-                for (number, integer) in numbers.iter().zip(integers) {
-                    let error = f64::from(grid.scale * f32::from(integer) + grid.bias) - f64::from(*number);
-                    loss += Loss { error: error * error, power: f64::from(*number) * f64::from(*number) };
-                }
-            }
-        })?;
+        parts.iter().for_each(|(_, part)| loss += *part);
+        let packed = Packed::concat(parts.into_iter().map(|(packed, _)| packed).collect());
         Some((packed.finish(BITS, SMALLEST_GROUP, self.shape.clone()), loss))
     }
+}
+
+/// Appends a row's numbers, which come with a scale and a bias for each of its own, smaller groups.
+fn regroup(row: &[f32], scales: &[f32], biases: &[f32], out: &mut Packed) -> Loss {
+    let (rows, _) = row.as_chunks::<SMALLEST_GROUP>();
+    let parts = scales.len() / rows.len().max(1);
+    let groups = scales.chunks_exact(parts).zip(biases.chunks_exact(parts));
+    let mut loss = Loss::default();
+    for (numbers, (scales, biases)) in rows.iter().zip(groups) {
+        let grid = Grid::over(numbers, scales, biases);
+        let integers = grid.nearest(numbers);
+        out.push(grid.scale, grid.bias, &integers, BITS);
+        let (mut error, mut power) = (0.0, 0.0);
+        for (number, integer) in numbers.iter().zip(integers) {
+            let difference = grid.scale * f32::from(integer) + grid.bias - number;
+            error += difference * difference;
+            power += number * number;
+        }
+        loss += Loss { error: error.into(), power: power.into() };
+    }
+    loss
 }
 
 /// The numbers that 8 bits can stand for: `scale * q + bias`.
@@ -88,10 +105,11 @@ impl Grid {
         Self { scale: (high - low) / STEPS, bias: low }
     }
 
-    fn nearest(&self, number: f32) -> u8 {
+    fn nearest(&self, numbers: &[f32; SMALLEST_GROUP]) -> [u8; SMALLEST_GROUP] {
+        // No grid has a step of infinity, and one of zero has all its numbers at its bias.
+        let steps = if self.scale == 0.0 { 0.0 } else { 1.0 / self.scale };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast from float saturates")]
-        let integer = ((number - self.bias) / self.scale).round() as u8;
-        integer
+        numbers.map(|number| ((number - self.bias) * steps + 0.5) as u8)
     }
 }
 

@@ -120,6 +120,18 @@ impl Packed {
         }
     }
 
+    /// One after the other.
+    pub(crate) fn concat(parts: Vec<Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let mut whole = parts.next().unwrap_or_default();
+        for part in parts {
+            whole.words.extend_from_slice(&part.words);
+            whole.scales.extend_from_slice(&part.scales);
+            whole.biases.extend_from_slice(&part.biases);
+        }
+        whole
+    }
+
     /// The tensor of this shape, whose rows have been appended in order.
     pub(crate) fn finish(self, bits: usize, group_size: usize, shape: Vec<usize>) -> Affine<'static> {
         let with_last = |last: usize| {
@@ -141,16 +153,20 @@ impl Packed {
     }
 
     /// Appends a group; the number of integers is a multiple of 8.
+    #[inline]
     pub(crate) fn push(&mut self, scale: f32, bias: f32, integers: &[u8], bits: usize) {
         self.scales.extend_from_slice(&scale.to_le_bytes());
         self.biases.extend_from_slice(&bias.to_le_bytes());
-        if bits == 8 {
-            return self.words.extend_from_slice(integers);
-        }
-        // Eight integers of `bits` bits are `bits` bytes.
-        for eight in integers.as_chunks::<8>().0 {
-            let stream = eight.iter().rev().fold(0_u64, |stream, &q| stream << bits | u64::from(q));
-            self.words.extend_from_slice(&stream.to_le_bytes()[..bits]);
+        match bits {
+            8 => self.words.extend_from_slice(integers),
+            4 => self.words.extend(integers.as_chunks::<2>().0.iter().map(|[low, high]| low | high << 4)),
+            // Eight integers of `bits` bits are `bits` bytes.
+            _ => {
+                for eight in integers.as_chunks::<8>().0 {
+                    let stream = eight.iter().rev().fold(0_u64, |stream, &q| stream << bits | u64::from(q));
+                    self.words.extend_from_slice(&stream.to_le_bytes()[..bits]);
+                }
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use super::Encoding;
 ///
 /// # Panics
 /// When `block` is shorter than a block of this encoding.
+#[inline]
 pub(super) fn for_each(encoding: Encoding, block: &[u8], mut each: impl FnMut(f32, f32, &[u8])) {
     let d = || half_at(block, 0);
     match encoding {

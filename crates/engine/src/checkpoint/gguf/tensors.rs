@@ -1,9 +1,11 @@
 //! The tensors of a GGUF file as those of the Hugging Face layout.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
 use super::{GgufFile, GgufTensor, Packed, Rows, Source, Target, Values};
+use crate::checkpoint::parallel::in_parts;
 use crate::checkpoint::{Affine, Dtype, LoadError, Place, Plain, TensorData};
 
 impl GgufFile {
@@ -27,8 +29,9 @@ impl GgufFile {
     pub(in crate::checkpoint) fn decode(&self, source: &Source) -> Result<Vec<f32>, LoadError> {
         let tensor = self.described(source)?;
         let mut out = Vec::with_capacity(tensor.shape.iter().product());
-        for_each_row(tensor, self.bytes(tensor), source.rows, |row| {
-            tensor.encoding.decode(row, &mut out);
+        let (rows, bytes) = (matrix(&tensor.shape, source.rows).0, self.bytes(tensor));
+        for_each_row(0..rows, bytes.len() / rows, source.rows, |row| {
+            tensor.encoding.decode(bytes.get(row).unwrap_or(&[]), &mut out);
         });
         if source.values == Values::OneMore {
             out.iter_mut().for_each(|number| *number -= 1.0);
@@ -65,32 +68,43 @@ impl GgufFile {
             return Plain { dtype, shape, bytes: Cow::Borrowed(bytes), place };
         }
         let mut owned = Vec::with_capacity(bytes.len());
-        for_each_row(tensor, bytes, rows, |row| {
-            owned.extend_from_slice(row);
+        let count = matrix(&shape, rows).0;
+        for_each_row(0..count, bytes.len() / count, rows, |row| {
+            owned.extend_from_slice(bytes.get(row).unwrap_or(&[]));
         });
         Plain::owned(dtype, shape, owned)
     }
 
-    fn affine(&self, tensor: &GgufTensor, bits: usize, group_size: usize, rows: Rows) -> Affine<'static> {
-        let shape = tensor.shape.clone();
-        let mut packed = Packed::with_capacity(shape.iter().product(), bits, group_size);
-        for_each_row(tensor, self.bytes(tensor), rows, |row| {
-            tensor.encoding.pack(row, &mut packed);
+    fn affine(&self, tensor: &GgufTensor, bits: usize, group_size: usize, order: Rows) -> Affine<'static> {
+        let (rows, columns) = matrix(&tensor.shape, order);
+        let bytes = self.bytes(tensor);
+        let parts = in_parts(rows, columns, |range| {
+            let mut packed = Packed::with_capacity(range.len() * columns, bits, group_size);
+            for_each_row(range, bytes.len() / rows, order, |row| {
+                tensor.encoding.pack(bytes.get(row).unwrap_or(&[]), &mut packed);
+            });
+            packed
         });
-        packed.finish(bits, group_size, shape)
+        Packed::concat(parts).finish(bits, group_size, tensor.shape.clone())
     }
 }
 
-/// Calls `each` with the bytes of every row, in the order of the Hugging Face layout.
-fn for_each_row(tensor: &GgufTensor, bytes: &[u8], order: Rows, mut each: impl FnMut(&[u8])) {
-    // Rows lie along the first axis; a tensor of one axis has rows of one element.
-    let rows = tensor.shape.first().copied().unwrap_or(0).max(1);
-    if order == Rows::InOrder {
-        return each(bytes);
+/// Rows and their length. Rows lie along the first axis; a vector is one row, or rows of one element where these have an
+/// order of their own.
+fn matrix(shape: &[usize], order: Rows) -> (usize, usize) {
+    match (shape, order) {
+        ([columns], Rows::InOrder) => (1, *columns),
+        (shape, _) => (shape.first().copied().unwrap_or(1), shape.iter().skip(1).product()),
     }
-    let len = bytes.len() / rows;
-    for row in 0..rows {
+}
+
+/// Calls `each` with the places of these rows' bytes, `len` a row, in the order of the Hugging Face layout.
+fn for_each_row(rows: Range<usize>, len: usize, order: Rows, mut each: impl FnMut(Range<usize>)) {
+    if order == Rows::InOrder {
+        return each(rows.start * len..rows.end * len);
+    }
+    for row in rows {
         let start = order.source(row) * len;
-        each(bytes.get(start..start + len).unwrap_or(&[]));
+        each(start..start + len);
     }
 }
