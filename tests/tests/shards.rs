@@ -90,7 +90,9 @@ fn a_missing_part_is_named() {
         }
     }
     let dir = changed(|_, _| {});
-    [1, 3].map(|number| fs::remove_file(dir.path().join(name(number))).unwrap());
+    for gone in [1, 3] {
+        fs::remove_file(dir.path().join(name(gone))).unwrap();
+    }
     refuse(dir.path(), &[&format!("missing: {}, {};", name(1), name(3))]);
 }
 

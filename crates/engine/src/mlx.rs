@@ -83,8 +83,23 @@ pub fn slice(array: &Array, axis: usize, from: i32, to: i32) -> Result<Array> {
 /// # Errors
 /// When the shapes do not fit.
 pub fn slice_update(array: &Array, update: &Array, axis: usize, from: i32) -> Result<Array> {
-    let to = from.saturating_add(update.dim(i32::try_from(axis).unwrap_or(-1)));
-    let (start, stop, strides) = along(array.shape(), axis, from, to);
+    block_update(array, update, &[(axis, from)])
+}
+
+/// `array` with `update` written over a block of it: along each named axis from there on as far as the update reaches,
+/// along the others everything. In place when nobody else holds the array.
+///
+/// # Errors
+/// When the shapes do not fit.
+pub fn block_update(array: &Array, update: &Array, from: &[(usize, i32)]) -> Result<Array> {
+    let (mut start, mut stop) = (vec![0; array.ndim()], array.shape().to_vec());
+    for (axis, from) in from {
+        if let (Some(start), Some(stop)) = (start.get_mut(*axis), stop.get_mut(*axis)) {
+            *start = *from;
+            *stop = from.saturating_add(update.dim(i32::try_from(*axis).unwrap_or(-1)));
+        }
+    }
+    let strides = vec![1; array.ndim()];
     call("slice_update", |res, stream| {
         // SAFETY: as in `slice`.
         unsafe {
@@ -237,6 +252,24 @@ pub fn item_size(dtype: Dtype) -> usize {
         Dtype::Uint16 | Dtype::Int16 | Dtype::Float16 | Dtype::Bfloat16 => 2,
         Dtype::Uint32 | Dtype::Int32 | Dtype::Float32 => 4,
         Dtype::Uint64 | Dtype::Int64 | Dtype::Float64 | Dtype::Complex64 => 8,
+    }
+}
+
+/// A number in float32, in which MLX takes most of its parameters.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "rounding is what was asked for")]
+pub fn rounded(value: f64) -> f32 {
+    value as f32
+}
+
+/// A number as an array without axes, rounded to `dtype` by way of float32, as MLX's own layers make their constants.
+#[must_use]
+pub fn scalar(value: f64, dtype: Dtype) -> Array {
+    let value = rounded(value);
+    match dtype {
+        Dtype::Float16 => Array::from_slice(&[half::f16::from_f32(value)], &[]),
+        Dtype::Bfloat16 => Array::from_slice(&[half::bf16::from_f32(value)], &[]),
+        _ => Array::from_f32(value),
     }
 }
 
