@@ -12,6 +12,7 @@ pub enum Value {
     String(String),
     Strings(Vec<String>),
     I32s(Vec<i32>),
+    F32s(Vec<f32>),
     U64(u64),
     /// A value type by number, and bytes that follow it.
     Raw(u32, Vec<u8>),
@@ -141,6 +142,11 @@ fn put(out: &mut Vec<u8>, value: &Value) {
         }
         Value::I32s(values) => {
             let mut bytes = array_header(5, values.len() as u64);
+            values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+            (9, bytes)
+        }
+        Value::F32s(values) => {
+            let mut bytes = array_header(6, values.len() as u64);
             values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
             (9, bytes)
         }

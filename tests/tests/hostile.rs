@@ -188,11 +188,31 @@ fn tokenizers_that_contradict_themselves() {
         })
     };
     let strings = |items: &[&str]| Value::Strings(items.iter().map(|item| (*item).to_owned()).collect());
-    refuse(&set("tokenizer.ggml.model", "llama".into()), &["tokenizer model \"llama\""]);
+    refuse(&set("tokenizer.ggml.model", "bert".into()), &["tokenizer model \"bert\"", "\"gpt2\"", "\"llama\""]);
+    refuse(&set("tokenizer.ggml.model", "llama".into()), &["tokenizer.ggml.scores", "missing"]);
+    let scored = |scores: Value| {
+        changed(|file| {
+            file.set("tokenizer.ggml.model", "llama".into()).set("tokenizer.ggml.scores", scores);
+        })
+    };
+    refuse(&scored(Value::F32s(vec![0.0; 3])), &["12 tokens, but 3 scores"]);
+    refuse(&scored(Value::I32s(vec![0; 12])), &["tokenizer.ggml.scores", "float32"]);
+    refuse(&scored(Value::F32s(vec![-1000.0; 12])), &["one score", "tokenizer.model"]);
+    let mut numbers: Vec<f32> = (0..12_u8).map(f32::from).collect();
+    read_gguf(&scored(Value::F32s(numbers.clone()))).unwrap();
+    numbers[5] = f32::NAN;
+    read_gguf(&scored(Value::F32s(numbers))).unwrap();
     refuse(&set("tokenizer.ggml.token_type", Value::I32s(vec![1])), &["12 tokens, but 1 token types"]);
     refuse(&set("tokenizer.ggml.token_type", Value::I32s(vec![-1; 12])), &["without negative numbers"]);
     refuse(&set("tokenizer.ggml.tokens", Value::I32s(vec![1])), &["an array of strings", "1 I32"]);
     refuse(&set("tokenizer.ggml.tokens", strings(&[])), &["0 tokens, but 12"]);
+    // A token that is one of many parts must not take time for each pair of them.
+    let long = changed(|file| {
+        let tokens = (0..12).map(|i| if i < 9 { "a".repeat(200_000 + i) } else { "a".repeat(i - 8) }).collect();
+        file.set("tokenizer.ggml.tokens", Value::Strings(tokens)).set("tokenizer.ggml.model", "llama".into());
+        file.set("tokenizer.ggml.scores", Value::F32s((0..12_u8).map(f32::from).collect()));
+    });
+    read_gguf(&long).unwrap();
     refuse(&set("tokenizer.ggml.merges", strings(&["12"])), &["merge \"12\""]);
     refuse(&set("tokenizer.ggml.merges", strings(&["1 x"])), &["cannot be built"]);
     refuse(&set("tokenizer.ggml.merges", strings(&["1 2"])), &["cannot be built"]);

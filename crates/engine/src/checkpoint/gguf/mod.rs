@@ -189,6 +189,14 @@ impl GgufFile {
         self.fields().strings(key)
     }
 
+    /// An array of float32 numbers in the metadata.
+    ///
+    /// # Errors
+    /// When the value is of another type.
+    pub fn floats(&self, key: &str) -> Result<Option<Vec<f32>>, LoadError> {
+        self.fields().floats(key)
+    }
+
     /// An array of 32-bit integers in the metadata.
     ///
     /// # Errors
