@@ -4,9 +4,11 @@
 //! - [`definition`]: what attention over a cache means;
 //! - [`tiny`]: writes complete, tiny, random models;
 //! - [`gguf`]: writes GGUF files, sound and broken ones;
+//! - [`pairs`]: the same model as a folder and as a GGUF file;
 //! - [`model`]: finds the default model.
 
 pub mod definition;
 pub mod gguf;
 pub mod model;
+pub mod pairs;
 pub mod tiny;

@@ -130,7 +130,7 @@ fn config(options: &TinyOptions) -> Value {
 }
 
 /// A byte-level tokenizer without merges: each byte is a token, and its id is its value.
-fn tokenizer() -> Value {
+pub(crate) fn tokenizer() -> Value {
     let vocabulary: Map<String, Value> = alphabet()
         .into_iter()
         .zip(0..)
@@ -181,7 +181,7 @@ fn alphabet() -> Vec<char> {
         .collect()
 }
 
-type Tensor = (String, Vec<usize>, Vec<f32>);
+pub(crate) type Tensor = (String, Vec<usize>, Vec<f32>);
 
 fn tensors(options: &TinyOptions) -> Vec<Tensor> {
     let mut random = Random::new(options.seed);
@@ -222,7 +222,7 @@ fn tensors(options: &TinyOptions) -> Vec<Tensor> {
 }
 
 /// A safetensors file, written from the format's description.
-fn safetensors(tensors: &[Tensor]) -> Vec<u8> {
+pub(crate) fn safetensors(tensors: &[Tensor]) -> Vec<u8> {
     let mut header = Map::new();
     let mut data: Vec<u8> = Vec::new();
     for (name, shape, values) in tensors {
