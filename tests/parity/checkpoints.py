@@ -13,9 +13,9 @@ from mlx_lm import utils
 DTYPES = {"f32": mx.float32, "bf16": mx.bfloat16, "f16": mx.float16}
 
 
-def write(folder, config, dtype, quantization=None):
+def write(folder, config, dtype, quantization=None, layout="mlx"):
     """Writes a model with random weights. `quantization` holds group_size, bits and, under `modules`, what differs for
-    modules whose path ends so."""
+    modules whose path ends so. `layout` says whose names tensors have: those of mlx-lm, or of transformers."""
     config = copy.deepcopy(config)
     architecture = importlib.import_module(f"mlx_lm.models.{utils.MODEL_REMAPPING.get(config['model_type'], config['model_type'])}")
     mx.random.seed(11)
@@ -33,7 +33,33 @@ def write(folder, config, dtype, quantization=None):
     folder.mkdir(parents=True)
     utils.save_model(folder, model)
     utils.save_config(config, folder / "config.json")
+    if layout == "transformers":
+        rename(folder)
     return text(config)["vocab_size"]
+
+
+def rename(folder):
+    """Puts a Gemma 4 into the layout that transformers publishes, beside towers for images and sound."""
+    file = folder / "model.safetensors"
+    weights = mx.load(str(file))
+    out = {"model.vision_tower.patch.weight": mx.zeros((4, 4)), "model.audio_tower.first.weight": mx.zeros((4, 4))}
+    for name, array in weights.items():
+        new = name.replace("language_model.model.", "model.language_model.").replace("experts.switch_glu.", "experts.")
+        if new.endswith("experts.gate_proj.weight"):
+            array = mx.concatenate([array, weights[name.replace("gate_proj", "up_proj")]], axis=1)
+            new = new.replace("gate_proj.weight", "gate_up_proj")
+        elif new.endswith("experts.down_proj.weight"):
+            new = new.removesuffix(".weight")
+        if not new.endswith("experts.up_proj.weight"):
+            out[new] = array
+    # Published files have keys and values of layers that share those of others, which nobody uses.
+    for queries in [name for name in out if name.endswith("q_proj.weight") and name.replace("q_proj", "k_proj") not in out]:
+        for other in ("k_proj", "v_proj"):
+            out[queries.replace("q_proj", other)] = mx.zeros((4, 4))
+    mx.eval(out)
+    (folder / "model.safetensors.index.json").unlink()
+    file.unlink()
+    mx.save_safetensors(str(file), out, {"format": "pt"})
 
 
 def text(config):

@@ -21,7 +21,6 @@ from mlx_lm.utils import load, load_model
 import checkpoints
 import variants
 from compare import compare, failures, random_tokens, report
-from convert import main as convert
 from prompts import PROMPTS
 
 mx.set_default_device(mx.cpu)
@@ -32,11 +31,11 @@ TINY_SPLITS = {"prompt whole": [232], "prompt in chunks": [1, 15, 16, 17, 5, 40,
 
 
 def compare_tiny(binary, folder, work, cases, only=""):
-    for name, (config, dtype, quantization) in cases.items():
+    for name, (config, dtype, *how) in cases.items():
         if only not in name:
             continue
         checkpoint = work / "tiny"
-        vocabulary = checkpoints.write(checkpoint, config, dtype, quantization)
+        vocabulary = checkpoints.write(checkpoint, config, dtype, *how)
         for helper in ("tokenizer.json", "tokenizer_config.json"):
             (checkpoint / helper).write_bytes((folder / helper).read_bytes())
         model, _ = load_model(checkpoint)
@@ -91,6 +90,8 @@ def main(*arguments):
     work = Path(work)
     folder = work / "smollm2"
     if not (folder / "config.json").exists():
+        from convert import main as convert  # The environment for experts has no `gguf` and comes second.
+
         convert(gguf, folder)
     compare_tiny(binary, folder, work, variants.QUANTIZED_EXPERTS if experts else variants.PLAIN, *only)
     if not experts and not only:

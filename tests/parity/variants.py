@@ -43,7 +43,7 @@ def scaled(kind, **parameters):
     return {"rope_scaling": {"rope_type": kind, **parameters}}
 
 
-# Name: config, type, quantization.
+# Name: config, type, quantization, and whose names the tensors have where they are not mlx-lm's.
 PLAIN = {
     "Llama, plain": (LLAMA, "f32", None),
     "Llama, linear scaling": ({**LLAMA, **scaled("linear", factor=4.0)}, "f32", None),
@@ -73,8 +73,10 @@ PLAIN = {
     "Gemma 4 E, f32": ({**GEMMA4, **SHARED}, "f32", None),
     "Gemma 4 E, 4-bit": ({**GEMMA4, **SHARED}, "bf16", FOUR),
     "Gemma 4 E, mixed bits": (nested("gemma4", GEMMA4, **SHARED), "bf16", MIXED),
-    "Gemma 4 experts, bf16": (nested("gemma4", GEMMA4, **EXPERTS), "bf16", None),
+    "Gemma 4 E, as transformers names it": (nested("gemma4", GEMMA4, **SHARED), "bf16", None, "transformers"),
+    # MLX gathers plain matrices on the CPU in float32 only, so there is no plain bf16.
     "Gemma 4 experts, f32": ({**GEMMA4, **EXPERTS}, "f32", None),
+    "Gemma 4 experts, as transformers names it": (nested("gemma4", GEMMA4, **EXPERTS), "f32", None, "transformers"),
 }
 
 # mlx-lm 0.32.2 hands `gather_qmm` an argument that MLX 0.32.2 does not know; 0.32.0 does not.

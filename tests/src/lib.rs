@@ -2,13 +2,14 @@
 //!
 //! # Layout
 //! - [`definition`]: what attention over a cache means;
-//! - [`tiny`]: writes complete, tiny, random models;
+//! - [`tiny`]: writes complete, tiny, random models; [`architectures`]: of other shapes than Llama's;
 //! - [`gguf`]: writes GGUF files, sound and broken ones;
-//! - [`pairs`]: the same model as a folder and as a GGUF file;
+//! - [`converter`]: makes a GGUF file of a model, as llama.cpp's converter does;
 //! - [`model`]: finds the default model.
 
+pub mod architectures;
+pub mod converter;
 pub mod definition;
 pub mod gguf;
 pub mod model;
-pub mod pairs;
 pub mod tiny;

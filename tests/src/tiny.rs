@@ -69,15 +69,29 @@ pub const CHAT_TEMPLATE: &str = "{% for message in messages %}{{'<|im_start|>' +
     message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' \
     }}{% endif %}";
 
+/// The config and the weights of a Llama model.
+#[must_use]
+pub fn llama(options: &TinyOptions) -> (Value, Vec<Tensor>) {
+    (config(options), tensors(options))
+}
+
 /// Writes a Llama model into a folder: config, weights in float32, tokenizer, and chat template.
 ///
 /// # Errors
 /// When a file cannot be written.
 #[allow(clippy::needless_pass_by_value, reason = "options are written where they are used")]
 pub fn tiny_llama(folder: &Path, options: TinyOptions) -> io::Result<()> {
+    write(folder, &config(&options), &tensors(&options))
+}
+
+/// Writes a model into a folder: this config, these weights in float32, tokenizer, and chat template.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(folder: &Path, config: &Value, tensors: &[Tensor]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let write = |name: &str, value: &Value| fs::write(folder.join(name), format!("{value:#}"));
-    write("config.json", &config(&options))?;
+    write("config.json", config)?;
     write("generation_config.json", &json!({"eos_token_id": [IM_END, END_OF_TEXT]}))?;
     write("tokenizer.json", &tokenizer())?;
     write(
@@ -89,7 +103,7 @@ pub fn tiny_llama(folder: &Path, options: TinyOptions) -> io::Result<()> {
             "chat_template": CHAT_TEMPLATE,
         }),
     )?;
-    fs::write(folder.join("model.safetensors"), safetensors(&tensors(&options)))
+    fs::write(folder.join("model.safetensors"), safetensors(tensors))
 }
 
 fn config(options: &TinyOptions) -> Value {
@@ -130,7 +144,7 @@ fn config(options: &TinyOptions) -> Value {
 }
 
 /// A byte-level tokenizer without merges: each byte is a token, and its id is its value.
-pub(crate) fn tokenizer() -> Value {
+fn tokenizer() -> Value {
     let vocabulary: Map<String, Value> = alphabet()
         .into_iter()
         .zip(0..)
@@ -181,7 +195,8 @@ fn alphabet() -> Vec<char> {
         .collect()
 }
 
-pub(crate) type Tensor = (String, Vec<usize>, Vec<f32>);
+/// Name, shape and elements of a tensor.
+pub type Tensor = (String, Vec<usize>, Vec<f32>);
 
 fn tensors(options: &TinyOptions) -> Vec<Tensor> {
     let mut random = Random::new(options.seed);
@@ -222,7 +237,7 @@ fn tensors(options: &TinyOptions) -> Vec<Tensor> {
 }
 
 /// A safetensors file, written from the format's description.
-pub(crate) fn safetensors(tensors: &[Tensor]) -> Vec<u8> {
+fn safetensors(tensors: &[Tensor]) -> Vec<u8> {
     let mut header = Map::new();
     let mut data: Vec<u8> = Vec::new();
     for (name, shape, values) in tensors {

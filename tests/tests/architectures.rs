@@ -1,196 +1,183 @@
-//! GGUF files of every architecture: names, config, and the logits of the same model in the Hugging Face layout.
+//! Every architecture over tiny random models: what it computes is tied to the definition of attention and to its own
+//! other ways of computing it. That it equals mlx-lm to the bit is what `make parity` shows.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use annulus_engine::checkpoint::Checkpoint;
+use annulus_engine::job::{Event, FinishReason, Job, Sampling, Sink};
 use annulus_engine::load::{LoadOptions, Loaded, load};
-use annulus_tests::gguf::{Gguf, Value};
-use annulus_tests::pairs::{Family, Pair};
-use serde_json::{Value as Json, json};
-use tempfile::TempDir;
+use annulus_engine::worker::Generator;
+use annulus_tests::architectures::{Model, VOCABULARY, WINDOW};
+use serde_json::json;
 
-fn written(file: &Gguf) -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("model.gguf");
-    fs::write(&path, file.to_bytes()).unwrap();
-    (dir, path)
-}
-
-fn open(model: &Path) -> Loaded {
-    let options = LoadOptions { model: Some(model.display().to_string()), ..LoadOptions::default() };
+fn open(model: &Model) -> Loaded {
+    let folder = tempfile::tempdir().unwrap();
+    model.write(folder.path()).unwrap();
+    let options = LoadOptions { model: Some(folder.path().display().to_string()), ..LoadOptions::default() };
     load(&options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The names of the gguf package lead to those that it has them from.
-#[test]
-fn names_are_those_of_the_gguf_package() {
-    for family in Family::ALL {
-        let mut file = Pair::new(family).to_gguf();
-        file.tensors.clear();
-        let names = family.names();
-        for name in names.values() {
-            // Rows of q and k must make up heads.
-            let dims: &[u64] = if name.contains("norm") { &[8] } else { &[8, 64] };
-            file.tensor(name, dims, 0, vec![0; dims.iter().product::<u64>() as usize * 4]);
+fn tokens(count: u32) -> Vec<u32> {
+    (0..count).map(|i| (i * 37 + 11) % 250).collect()
+}
+
+/// The logits of one position.
+fn at(logits: &[f32], position: usize) -> &[f32] {
+    &logits[position * VOCABULARY..(position + 1) * VOCABULARY]
+}
+
+fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// Collects the tokens and the end of a job.
+#[derive(Default)]
+struct Collect {
+    ids: Vec<u32>,
+    reason: Option<FinishReason>,
+}
+
+/// A sink over it.
+struct Borrowed<'a>(&'a std::sync::Mutex<Collect>);
+
+impl Sink for Borrowed<'_> {
+    fn send(&mut self, event: Event) {
+        let mut collect = self.0.lock().unwrap();
+        match event {
+            Event::Text { tokens, .. } => collect.ids.extend(tokens.iter().map(|token| token.id)),
+            Event::Finished(summary) => collect.reason = Some(summary.reason),
+            _ => {}
         }
-        let (_dir, path) = written(&file);
-        let checkpoint = Checkpoint::open(&path).unwrap();
-        assert!(checkpoint.names().eq(names.keys().map(String::as_str)), "{family:?}");
+    }
+
+    fn is_closed(&self) -> bool {
+        false
     }
 }
 
-/// The same model gives the same logits, to the bit, far beyond the window of those that have one.
+/// Rings turn several times while an answer is written, and each token is the one that a forward of all before it prefers.
 #[test]
-fn both_layouts_give_the_same_logits() {
-    let tokens: Vec<u32> = (0..40).map(|i| (i * 37 + 11) % 250).collect();
-    for family in Family::ALL {
-        let pair = Pair::new(family);
-        let folder = tempfile::tempdir().unwrap();
-        pair.write_folder(folder.path()).unwrap();
-        let (_dir, path) = written(&pair.to_gguf());
-        let expected = open(folder.path()).session.all_logits(&tokens, &[40]).unwrap();
-        assert!(expected.iter().all(|logit| logit.is_finite()) && expected[0] != expected[1], "{family:?}");
-        let found = open(&path).session.all_logits(&tokens, &[40]).unwrap();
-        assert!(found == expected, "{family:?}");
+fn greedy_answers_are_those_of_a_plain_forward() {
+    for (name, model) in Model::all() {
+        let mut model = open(&model);
+        let prompt = tokens(5);
+        let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+        let collect = std::sync::Mutex::default();
+        let job = Job { prompt: prompt.clone(), max_tokens: 5 * WINDOW, sampling, ..Job::default() };
+        model.session.run(&job, &mut Borrowed(&collect)).unwrap();
+        let Collect { ids, reason } = collect.into_inner().unwrap();
+        assert!(reason == Some(FinishReason::Stop) || ids.len() == 5 * WINDOW, "{name}: {} tokens", ids.len());
+        let all: Vec<u32> = prompt.iter().chain(&ids).copied().collect();
+        let logits = model.session.all_logits(&all, &[all.len()]).unwrap();
+        for (position, id) in ids.iter().enumerate() {
+            let row = at(&logits, prompt.len() - 1 + position);
+            let best = row.iter().copied().fold(f32::MIN, f32::max);
+            assert!(best - row[*id as usize] < 1e-4, "{name}: token {position} is {id}, which is not the likeliest");
+        }
     }
 }
 
-/// A file of this architecture with these metadata, and an embedding of so many tokens.
-fn config(architecture: &str, vocabulary: u64, fields: &[(&str, Value)]) -> Json {
-    let mut file = Gguf::default();
-    file.set("general.architecture", architecture.into());
-    for (key, value) in fields {
-        let key = if key.contains("ggml") { (*key).to_owned() } else { format!("{architecture}.{key}") };
-        file.set(&key, value.clone());
-    }
-    let bytes = usize::try_from(vocabulary).unwrap() * 2;
-    file.tensor("token_embd.weight", &[1, vocabulary], 1, vec![0; bytes]);
-    let (_dir, path) = written(&file);
-    Json::Object(Checkpoint::open(&path).unwrap().config().fields().clone())
-}
-
-/// All fields are these.
-#[track_caller]
-fn assert_fields(config: &Json, expected: &Json) {
-    for (field, value) in expected.as_object().unwrap() {
-        // 10000 and 10000.0 are the same.
-        let same =
-            config[field] == *value || config[field].as_f64().is_some_and(|number| Some(number) == value.as_f64());
-        assert!(same, "{field}: {} is not {value}", config[field]);
+/// Chunks of any size, and single steps, give the logits of one forward.
+#[test]
+fn a_prompt_in_parts_is_one_forward() {
+    for (name, model) in Model::all() {
+        let mut model = open(&model);
+        let tokens = tokens(45);
+        let whole = model.session.all_logits(&tokens, &[45]).unwrap();
+        for split in [&[][..], &[WINDOW, WINDOW, 1, 20], &[1, 43, 1], &[WINDOW - 1, 2, WINDOW + 1], &[30]] {
+            let parts = model.session.all_logits(&tokens, split).unwrap();
+            let difference = largest_difference(&whole, &parts);
+            assert!(difference < 1e-3, "{name}, {split:?}: {difference}");
+        }
     }
 }
 
-/// The metadata of the published files, and the models' own config.json.
+/// A position depends on nothing behind it, and on what it can reach before it.
 #[test]
-fn configs_of_gemma_3() {
-    let common = |layers, width, inner, heads, kv_heads, head_dim, window| {
-        vec![
-            ("block_count", Value::U32(layers)),
-            ("context_length", Value::U32(if layers == 26 { 32768 } else { 131_072 })),
-            ("embedding_length", Value::U32(width)),
-            ("feed_forward_length", Value::U32(inner)),
-            ("attention.head_count", Value::U32(heads)),
-            ("attention.head_count_kv", Value::U32(kv_heads)),
-            ("attention.key_length", Value::U32(head_dim)),
-            ("attention.value_length", Value::U32(head_dim)),
-            ("attention.layer_norm_rms_epsilon", Value::F32(1e-6)),
-            ("attention.sliding_window", Value::U32(window)),
-            ("rope.freq_base", Value::F32(1e6)),
-            ("tokenizer.ggml.bos_token_id", Value::U32(2)),
-            ("tokenizer.ggml.eos_token_id", Value::U32(106)),
-        ]
-    };
-    // gemma-3-1b-it
-    let one = config("gemma3", 262_144, &common(26, 1152, 6912, 4, 1, 256, 512));
-    let mut expected = json!({
-        "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "attention_bias": false,
-        "attn_logit_softcapping": null, "final_logit_softcapping": null, "head_dim": 256,
-        "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "intermediate_size": 6912,
-        "max_position_embeddings": 32768, "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1,
-        "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-6, "rope_local_base_freq": 10000, "rope_scaling": null,
-        "rope_theta": 1_000_000, "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262_144,
-        "tie_word_embeddings": true, "bos_token_id": 2, "eos_token_id": 106,
-    });
-    assert_fields(&one, &expected);
-    // The text model of gemma-3-27b-it, whose attention is scaled by hidden_size / num_attention_heads.
-    let mut fields = common(62, 5376, 21504, 32, 16, 128, 1024);
-    fields.push(("rope.scaling.type", "linear".into()));
-    fields.push(("rope.scaling.factor", Value::F32(8.0)));
-    let largest = config("gemma3", 262_208, &fields);
-    let own = json!({
-        "head_dim": 128, "hidden_size": 5376, "num_hidden_layers": 62, "query_pre_attn_scalar": 168,
-        "sliding_window": 1024, "vocab_size": 262_208,
-    });
-    assert_fields(&largest, &own);
-    assert_fields(&largest["rope_scaling"], &json!({"rope_type": "linear", "factor": 8}));
-    // Keys of newer files.
-    let mut fields = common(26, 1152, 6912, 4, 1, 256, 512);
-    fields.push(("attention.sliding_window_pattern", Value::U32(4)));
-    fields.push(("rope.freq_base_swa", Value::F32(20000.0)));
-    expected["sliding_window_pattern"] = json!(4);
-    expected["rope_local_base_freq"] = json!(20000);
-    assert_fields(&config("gemma3", 262_144, &fields), &expected);
+fn a_position_sees_what_is_before_it_and_nothing_behind() {
+    for (name, model) in Model::all() {
+        let mut model = open(&model);
+        let all = tokens(40);
+        let logits = model.session.all_logits(&all, &[40]).unwrap();
+        for changed in [0, 20, 38] {
+            let mut other = all.clone();
+            other[changed] = (other[changed] + 1) % 250;
+            let found = model.session.all_logits(&other, &[40]).unwrap();
+            assert!(
+                logits[..changed * VOCABULARY] == found[..changed * VOCABULARY],
+                "{name}: {changed} is seen before"
+            );
+            // A layer of full attention carries the first token to the last position.
+            assert!(at(&logits, 39) != at(&found, 39), "{name}: {changed} is not seen at the end");
+        }
+    }
 }
 
+/// Without full attention, a token reaches as far as its windows, laid end to end, and no farther.
 #[test]
-fn a_gemma_3_without_windows_sees_everything() {
-    let mut file = Pair::new(Family::Gemma3).to_gguf();
-    file.metadata.retain(|(key, _)| !key.contains("sliding_window"));
-    let (_dir, path) = written(&file);
-    let fields = Checkpoint::open(&path).unwrap().config().fields().clone();
-    assert_eq!((&fields["sliding_window"], &fields["sliding_window_pattern"]), (&Json::Null, &json!(1)));
-    open(&path).session.all_logits(&[1, 2, 3], &[3]).unwrap();
+fn sliding_layers_reach_as_far_as_their_windows() {
+    let mut model = Model::gemma3();
+    model.config["layer_types"] = json!(["sliding_attention", "sliding_attention", "sliding_attention"]);
+    let mut model = open(&model);
+    let all = tokens(60);
+    let logits = model.session.all_logits(&all, &[60]).unwrap();
+    let mut other = all.clone();
+    other[0] = 99;
+    let reach = 3 * (WINDOW - 1);
+    for split in [&[60][..], &[10]] {
+        let found = model.session.all_logits(&other, split).unwrap();
+        assert!(largest_difference(at(&logits, reach), at(&found, reach)) > 1e-6, "{split:?}");
+        assert!(largest_difference(at(&logits, reach + 1), at(&found, reach + 1)) < 1e-4, "{split:?}");
+    }
 }
 
-/// Qwen3-0.6B.
+/// The same weights under the names that libraries give to a model with towers.
 #[test]
-fn the_config_of_qwen3() {
-    let fields = [
-        ("block_count", Value::U32(28)),
-        ("context_length", Value::U32(40960)),
-        ("embedding_length", Value::U32(1024)),
-        ("feed_forward_length", Value::U32(3072)),
-        ("attention.head_count", Value::U32(16)),
-        ("attention.head_count_kv", Value::U32(8)),
-        ("attention.key_length", Value::U32(128)),
-        ("attention.value_length", Value::U32(128)),
-        ("attention.layer_norm_rms_epsilon", Value::F32(1e-6)),
-        ("rope.freq_base", Value::F32(1e6)),
-        ("tokenizer.ggml.bos_token_id", Value::U32(151_643)),
-        ("tokenizer.ggml.eos_token_id", Value::U32(151_645)),
-    ];
-    let expected = json!({
-        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias": false, "bos_token_id": 151_643,
-        "eos_token_id": 151_645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "intermediate_size": 3072,
-        "max_position_embeddings": 40960, "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
-        "rms_norm_eps": 1e-6, "rope_scaling": null, "rope_theta": 1_000_000, "tie_word_embeddings": true,
-        "use_sliding_window": false, "vocab_size": 151_936,
-    });
-    assert_fields(&config("qwen3", 151_936, &fields), &expected);
-    let mut longer = fields.to_vec();
-    longer.push(("rope.scaling.type", "yarn".into()));
-    longer.push(("rope.scaling.factor", Value::F32(4.0)));
-    longer.push(("rope.scaling.original_context_length", Value::U32(32768)));
-    let scaling = &config("qwen3", 151_936, &longer)["rope_scaling"];
-    assert_fields(scaling, &json!({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32768}));
+fn a_text_model_is_found_inside_a_larger_one() {
+    for (mut model, kind) in [(Model::gemma3(), "gemma3"), (Model::gemma4_shared(), "gemma4")] {
+        let alone = open(&model).session.all_logits(&tokens(20), &[20]).unwrap();
+        // As published, the vocabulary is a fact of the whole, or of the embedding alone.
+        model.config.as_object_mut().unwrap().remove("vocab_size");
+        for to in ["language_model.model", "model.language_model"] {
+            let mut loaded = open(&model.clone().nested(kind, to));
+            assert!(loaded.session.all_logits(&tokens(20), &[20]).unwrap() == alone, "{kind}, {to}");
+        }
+    }
 }
 
+/// Experts in one tensor a projection are the same as gate and up in one.
 #[test]
-fn keys_and_values_of_one_length_are_needed() {
-    let mut file = Pair::new(Family::Qwen3).to_gguf();
-    file.set("qwen3.attention.value_length", Value::U32(8));
-    let (_dir, path) = written(&file);
-    let error = Checkpoint::open(&path).unwrap_err().to_string();
-    assert!(error.contains("\"qwen3.attention.value_length\" must be 16") && error.contains("found 8"), "{error}");
+fn experts_are_read_in_both_layouts() {
+    let model = Model::gemma4_experts();
+    let fused = open(&model).session.all_logits(&tokens(40), &[40]).unwrap();
+    let mut apart = model.clone();
+    apart.tensors.clear();
+    for (name, shape, elements) in model.tensors {
+        if let Some(path) = name.strip_suffix(".gate_up_proj") {
+            let [experts, rows, columns] = shape[..] else { panic!("{name}: {shape:?}") };
+            for (part, which) in ["gate_proj", "up_proj"].into_iter().enumerate() {
+                let half = rows / 2 * columns;
+                let own = elements.chunks(2 * half).flat_map(|expert| &expert[part * half..(part + 1) * half]);
+                let name = format!("{path}.switch_glu.{which}.weight");
+                apart.tensors.push((name, vec![experts, rows / 2, columns], own.copied().collect()));
+            }
+        } else if let Some(path) = name.strip_suffix(".experts.down_proj") {
+            apart.tensors.push((format!("{path}.experts.switch_glu.down_proj.weight"), shape, elements));
+        } else {
+            apart.tensors.push((name, shape, elements));
+        }
+    }
+    assert!(open(&apart).session.all_logits(&tokens(40), &[40]).unwrap() == fused);
 }
 
-/// A vector of q whose rows lie interleaved cannot be put in order when it is packed in blocks.
+/// Logits are bent into the range that the config states.
 #[test]
-fn a_packed_bias_of_q_is_refused() {
-    let mut file = Pair::new(Family::Llama).to_gguf();
-    file.tensor("blk.0.attn_q.bias", &[64], 8, vec![0; 68]);
-    let (_dir, path) = written(&file);
-    let error = Checkpoint::open(&path).unwrap_err().to_string();
-    assert!(error.contains("blk.0.attn_q.bias") && error.contains("Q8_0") && error.contains("F32"), "{error}");
+fn the_softcap_bounds_logits() {
+    let mut model = Model::gemma4();
+    model.config["final_logit_softcapping"] = json!(0.5);
+    let capped = open(&model).session.all_logits(&tokens(20), &[20]).unwrap();
+    model.config.as_object_mut().unwrap().remove("final_logit_softcapping");
+    let free = open(&model).session.all_logits(&tokens(20), &[20]).unwrap();
+    assert!(free.iter().any(|logit| logit.abs() > 0.5));
+    for (capped, free) in capped.iter().zip(&free) {
+        assert!((capped - (free / 0.5).tanh() * 0.5).abs() < 1e-5);
+    }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use annulus_engine::checkpoint::{Checkpoint, TensorData};
 use annulus_engine::load::{LoadOptions, WeightForm, load};
 use annulus_tests::gguf::{Gguf, Kind, llama_of};
-use annulus_tests::tiny::{TinyOptions, tiny_llama};
-use serde_json::{Map, Value, json};
+use annulus_tests::tiny::{self, Tensor};
+use serde_json::Value;
 use tempfile::TempDir;
 
 const TOKENS: [u32; 12] = [72, 101, 108, 108, 111, 44, 32, 119, 111, 114, 108, 100];
@@ -28,20 +28,13 @@ fn written(file: &Gguf) -> (TempDir, std::path::PathBuf) {
 /// The model as a folder of float32 numbers. (`blocks.rs` shows that they are those that the file stands for.)
 fn spelled_out(gguf: &Path) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    // For the tokenizer; the rest is overwritten.
-    tiny_llama(dir.path(), TinyOptions::default()).unwrap();
     let checkpoint = Checkpoint::open(gguf).unwrap();
-    fs::write(dir.path().join("config.json"), Value::Object(checkpoint.config().fields().clone()).to_string()).unwrap();
-    let (mut header, mut data) = (Map::new(), Vec::new());
-    for name in checkpoint.names() {
-        let start = data.len();
-        data.extend(checkpoint.to_f32(name).unwrap().iter().flat_map(|number| number.to_le_bytes()));
+    let tensor = |name: &str| {
         let (shape, _) = checkpoint.describe(name).unwrap();
-        header.insert(name.to_owned(), json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}));
-    }
-    let header = Value::Object(header).to_string();
-    let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat();
-    fs::write(dir.path().join("model.safetensors"), file).unwrap();
+        (name.to_owned(), shape, checkpoint.to_f32(name).unwrap())
+    };
+    let tensors: Vec<Tensor> = checkpoint.names().map(tensor).collect();
+    tiny::write(dir.path(), &Value::Object(checkpoint.config().fields().clone()), &tensors).unwrap();
     dir
 }
 

@@ -143,6 +143,10 @@ impl Weights<'_> {
     }
 
     fn dense_stack(&self, name: &str, stack: Array) -> Result<Stack, LoadError> {
+        if self.backend == Backend::Cpu && self.dtype != Dtype::Float32 {
+            let what = format!("computing plain experts in {:?} on a CPU", self.dtype).to_lowercase();
+            return Err(self.config().unsupported(&what, "--compute-dtype f32, or quantized experts"));
+        }
         let transposed = stack.swap_axes(-1, -2).map_err(|error| self.failed(name, &error))?;
         Ok(Stack::Dense { transposed })
     }
