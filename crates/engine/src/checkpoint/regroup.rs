@@ -62,11 +62,11 @@ impl Affine<'_> {
 
 /// Appends a row's numbers, which come with a scale and a bias for each of its own, smaller groups.
 fn regroup(row: &[f32], scales: &[f32], biases: &[f32], out: &mut Packed) -> Loss {
-    let (rows, _) = row.as_chunks::<SMALLEST_GROUP>();
-    let parts = scales.len() / rows.len().max(1);
-    let groups = scales.chunks_exact(parts).zip(biases.chunks_exact(parts));
+    let (groups, _) = row.as_chunks::<SMALLEST_GROUP>();
+    let parts = scales.len() / groups.len().max(1);
+    let parts = scales.chunks_exact(parts).zip(biases.chunks_exact(parts));
     let mut loss = Loss::default();
-    for (numbers, (scales, biases)) in rows.iter().zip(groups) {
+    for (numbers, (scales, biases)) in groups.iter().zip(parts) {
         let grid = Grid::over(numbers, scales, biases);
         let integers = grid.nearest(numbers);
         out.push(grid.scale, grid.bias, &integers, BITS);
