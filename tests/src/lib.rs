@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`definition`]: what attention over a cache means;
+//! - [`pair`]: a cache beside what it should hold;
 //! - [`tiny`]: writes complete, tiny, random models; [`architectures`]: of other shapes than Llama's;
 //! - [`gguf`]: writes GGUF files, sound and broken ones;
 //! - [`converter`]: makes a GGUF file of a model, as llama.cpp's converter does;
@@ -12,4 +13,5 @@ pub mod converter;
 pub mod definition;
 pub mod gguf;
 pub mod model;
+pub mod pair;
 pub mod tiny;

@@ -1,5 +1,5 @@
 //! SentencePiece vocabularies in GGUF files, against what SentencePiece makes of the same texts (`fixtures/sentencepiece`).
-//! Real vocabularies are compared by `parity/tokens/vocabularies.sh`.
+//! Real vocabularies are compared by `parity/published`.
 
 use std::fs;
 

@@ -1,7 +1,11 @@
 //! Functions of single numbers.
 
-use mlx_rs::Array;
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+
 use mlx_rs::ops::{multiply, sigmoid, tanh};
+use mlx_rs::transforms::compile::compile;
+use mlx_rs::{Array, Device, DeviceType};
 
 use crate::mlx::{Result, scalar};
 
@@ -33,13 +37,59 @@ impl Activation {
     }
 }
 
+impl Activation {
+    /// `activation(gate) * x`, number by number.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn gate(self, gate: &Array, x: &Array) -> Result<Array> {
+        let plain = move |(gate, x): (&Array, &Array)| self.forward(gate)?.multiply(x);
+        match self {
+            Self::Silu => fused(&SILU, plain, gate, x),
+            Self::GeluTanh => fused(&GELU_TANH, plain, gate, x),
+        }
+    }
+}
+
+type Chain = Box<dyn for<'a> FnMut((&'a Array, &'a Array)) -> Result<Array>>;
+
+/// A chain of operations that MLX has compiled. Threads that end leave it to the process: MLX's own tables may be gone
+/// before it.
+type Slot = RefCell<Option<ManuallyDrop<Chain>>>;
+
+type Key = std::thread::LocalKey<Slot>;
+
+thread_local! {
+    static SILU: Slot = const { RefCell::new(None) };
+    static GELU_TANH: Slot = const { RefCell::new(None) };
+    static SOFTCAP: Slot = const { RefCell::new(None) };
+}
+
+/// Runs a chain of element-wise operations: as one kernel on a GPU, where launches cost more than arithmetic (in Gemma 4 they
+/// are a third of a decode step); one by one on a CPU, where compiling costs seconds and gains nothing.
+fn fused(
+    slot: &'static Key,
+    chain: impl FnMut((&Array, &Array)) -> Result<Array> + 'static,
+    a: &Array,
+    b: &Array,
+) -> Result<Array> {
+    let mut chain = chain;
+    if !matches!(Device::default().get_type()?, DeviceType::Gpu) {
+        return chain((a, b));
+    }
+    slot.with_borrow_mut(|slot| {
+        let chain = slot.get_or_insert_with(|| ManuallyDrop::new(Box::new(compile(chain, true))));
+        chain((a, b))
+    })
+}
+
 /// Bends logits into `(-cap, cap)`: `tanh(x / cap) * cap`.
 ///
 /// # Errors
 /// When MLX refuses.
 pub fn softcap(x: &Array, cap: f64) -> Result<Array> {
-    let cap = scalar(cap, x.dtype());
-    tanh(x.divide(&cap)?)?.multiply(&cap)
+    let plain = |(x, cap): (&Array, &Array)| tanh(x.divide(cap)?)?.multiply(cap);
+    fused(&SOFTCAP, plain, x, &scalar(cap, x.dtype()))
 }
 
 #[cfg(test)]

@@ -61,8 +61,8 @@ impl Experts {
 
     fn units(&self, x: &Array, experts: &Array, sorted: bool) -> Result<Array> {
         let up = self.up.apply(x, experts, sorted)?;
-        let gate = self.activation.forward(&self.gate.apply(x, experts, sorted)?)?;
-        self.down.apply(&gate.multiply(up)?, experts, sorted)
+        let gate = self.gate.apply(x, experts, sorted)?;
+        self.down.apply(&self.activation.gate(&gate, &up)?, experts, sorted)
     }
 
     /// The same in the order of experts: `x` is `[B, L, 1, 1, width]`.

@@ -24,7 +24,7 @@ impl Gated {
     /// # Errors
     /// When the shapes do not fit.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        let gate = self.activation.forward(&self.gate.forward(x)?)?;
-        self.down.forward(&gate.multiply(self.up.forward(x)?)?)
+        let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
+        self.down.forward(&self.activation.gate(&gate, &up)?)
     }
 }

@@ -121,7 +121,7 @@ fn read_proportional(scaling: &Config, dims: usize, partial: f64) -> Result<Scal
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a small whole number")]
     let rotated = (dims as f64 * partial) as usize;
-    if rotated % 2 != 0 {
+    if !rotated.is_multiple_of(2) {
         let problem = format!("is {partial}, which makes {rotated} of a head's {dims} numbers turn: pairs turn");
         return Err(scaling.error("partial_rotary_factor", problem));
     }

