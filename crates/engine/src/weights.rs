@@ -4,12 +4,13 @@
 //! needs no more memory than the model and one tensor.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use mlx_rs::{Array, Dtype};
 
 use annulus_kernels::dequantize;
 
-use crate::checkpoint::{self, Checkpoint, Config, LoadError, Plain, TensorData};
+use crate::checkpoint::{self, Checkpoint, Config, LoadError, Loss, Plain, SMALLEST_GROUP, TensorData};
 use crate::device::Backend;
 use crate::mlx::{self, Floats};
 use crate::nn::{Activation, Affine, Gated, Linear, Matrix, RmsNorm, Stack, Table};
@@ -34,6 +35,28 @@ pub struct Weights<'a> {
     pub dtype: Dtype,
     /// What becomes of quantized matrices.
     pub representation: Representation,
+    /// The matrices that were requantized so far.
+    pub requantized: Requantized,
+}
+
+/// Matrices whose groups MLX has no kernels for, and what bringing them into larger ones cost.
+#[derive(Debug, Default)]
+pub struct Requantized {
+    total: Cell<(usize, Loss)>,
+}
+
+impl Requantized {
+    fn add(&self, loss: Loss) {
+        let (count, mut total) = self.total.get();
+        total += loss;
+        self.total.set((count + 1, total));
+    }
+
+    /// How many there were, and the loss over all of them; `None` when there were none.
+    #[must_use]
+    pub fn total(&self) -> Option<(usize, Loss)> {
+        Some(self.total.get()).filter(|(count, _)| *count > 0)
+    }
 }
 
 impl Weights<'_> {
@@ -188,8 +211,18 @@ impl Weights<'_> {
         }
     }
 
-    /// A quantized tensor as it is packed, with scales and biases in the compute type.
+    /// A quantized tensor as it is packed, with scales and biases in the compute type, in groups that MLX has kernels for.
     fn packed(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Affine, LoadError> {
+        if affine.group_size < SMALLEST_GROUP {
+            let (affine, loss) = affine.regrouped().ok_or_else(|| self.unusable(name))?;
+            tracing::debug!(
+                tensor = name,
+                relative_rms_error = loss.relative(),
+                "requantized to 8 bits in groups of 32"
+            );
+            self.requantized.add(loss);
+            return self.packed(name, &affine);
+        }
         Ok(Affine {
             packed: self.stored(name, &affine.packed)?,
             scales: self.plain(name, &affine.scales)?,
