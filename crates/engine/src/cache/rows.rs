@@ -57,7 +57,7 @@ impl Cache {
     /// # Errors
     /// As for [`merge`](Self::merge); the group is as it was then, and the rows are gone.
     pub fn extend(&mut self, rows: Vec<StoredRow>) -> Result<()> {
-        self.join(rows, |layout, sources| layout.extend(sources))
+        self.join(rows, Layout::extend)
     }
 
     /// Starts a padded prefill.
@@ -161,7 +161,10 @@ impl Cache {
             plan(layout, &sources)
         });
         let plans: Vec<_> = plans.collect::<Planned<_>>()?;
-        self.execute(plans, &rows)
+        self.execute(plans, &rows)?;
+        // A handle that stayed would make the next write copy the planes that a row has handed over.
+        drop(rows);
+        Ok(())
     }
 
     /// Builds what the moves lead to for every layer, then adopts all of it or, after an error, nothing.
