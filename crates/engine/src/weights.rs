@@ -116,30 +116,21 @@ impl Weights<'_> {
         }
     }
 
-    /// The tensor `name`, `[experts, parts * outputs, inputs]`, as `parts` stacks of one matrix an expert: transformers
+    /// Part `part` of `parts` of the tensor `name`, `[experts, parts * outputs, inputs]`, as one matrix an expert: transformers
     /// keeps gate and up in one.
     ///
     /// # Errors
     /// When it is missing, of another shape, or quantized.
-    pub fn fused_stacks(
-        &self,
-        name: &str,
-        parts: usize,
-        [experts, outputs, inputs]: [usize; 3],
-    ) -> Result<Vec<Stack>, LoadError> {
-        let shape = [experts, outputs.saturating_mul(parts), inputs];
-        let TensorData::Plain(plain) = self.checkpoint.tensor(name, Some(&shape))? else {
+    pub fn fused_stack(&self, name: &str, [part, parts]: [usize; 2], shape: [usize; 3]) -> Result<Stack, LoadError> {
+        let [experts, outputs, inputs] = shape;
+        let whole = [experts, outputs.saturating_mul(parts), inputs];
+        let TensorData::Plain(plain) = self.checkpoint.tensor(name, Some(&whole))? else {
             return Err(self.unusable(name));
         };
-        let whole = self.plain(name, &plain)?;
-        let failed = |error| self.failed(name, &error);
-        (0..parts)
-            .map(|part| {
-                let slice = mlx::slice(&whole, 1, int(part * outputs), int((part + 1) * outputs)).map_err(failed)?;
-                // A copy of its own: products of slices would copy the slice each time.
-                self.dense_stack(name, &self.computed(name, slice.contiguous())?)
-            })
-            .collect()
+        let slice = mlx::slice(&self.stored(name, &plain)?, 1, int(part * outputs), int((part + 1) * outputs));
+        // A copy of its own: products of slices would copy the slice each time.
+        let own = slice.and_then(|slice| slice.as_dtype(self.dtype)?.contiguous());
+        self.dense_stack(name, &self.computed(name, own)?)
     }
 
     fn dense_stack(&self, name: &str, stack: &Array) -> Result<Stack, LoadError> {

@@ -233,7 +233,8 @@ impl Checkpoint {
         }
     }
 
-    fn missing(&self, name: &str) -> LoadError {
+    /// The error of a tensor that is not there.
+    pub(crate) fn missing(&self, name: &str) -> LoadError {
         let last = name.rsplit('.').take(2).last();
         let near: Vec<&str> =
             self.names().filter(|other| last.is_some_and(|last| other.contains(last))).take(3).collect();

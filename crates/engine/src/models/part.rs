@@ -74,9 +74,7 @@ impl TextPart {
     pub(super) fn find(weights: &Weights<'_>) -> Result<Self, LoadError> {
         let checkpoint = weights.checkpoint;
         let Some(Place { body, head }) = Place::of(checkpoint) else {
-            // The error of a tensor that is missing names those that come near.
-            checkpoint.tensor(&embedding(PLACES[0].body), None)?;
-            return Err(weights.config().unsupported("a model without embedding", "embed_tokens.weight"));
+            return Err(checkpoint.missing(&embedding(PLACES[0].body)));
         };
         let whole = weights.config().clone();
         let config = whole.section("text_config")?.unwrap_or_else(|| whole.clone());
