@@ -67,8 +67,8 @@ def quantized(binary, folder, model, work):
 def divergence(binary, gguf, work):
     text = work / "documents.txt"
     text.write_text("\n\n".join((ROOT / name).read_text() for name in DOCUMENTS))
-    for bits, limit in [(8, 0.002), (6, None), (4, None)]:
-        command = [binary, "perplexity", str(gguf), str(text), "--limit", "6000", "--compare", "--json", "--kv-bits", str(bits)]
+    for bits, limit in [(8, 0.002), (4, None)]:
+        command = [binary, "perplexity", str(gguf), str(text), "--limit", "4200", "--compare", "--json", "--kv-bits", str(bits)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         against, tokens = found["against_plain_cache"], found["tokens"]
         kl = against["kl_divergence"]
