@@ -162,8 +162,8 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
             "MLX has no groups of 16, so Q6_K tensors were requantized to 8 bits in groups of 32"
         );
     }
-    let arrangement = options.kv.arrange(model.cache_layers()).map_err(|error| error.to_string())?;
-    let context_length = context_length(options, model.context_length())?;
+    let arrangement = options.kv.arrange(&model.facts().cache).map_err(|error| error.to_string())?;
+    let context_length = context_length(options, model.facts().context)?;
     let mut details = details(&checkpoint, backend, dtype, representation);
     details.insert("kv_cache".to_owned(), kv_words(options.kv, arrangement.format));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

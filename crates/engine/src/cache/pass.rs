@@ -5,11 +5,10 @@ use mlx_rs::Array;
 
 use super::Cache;
 use super::attention::{Fetched, attend};
-use super::execute::{Inputs, Program, TOKENS, column};
+use super::execute::{Inputs, Program, view};
 use super::planes::Planes;
 use super::visible::Visible;
 use crate::error::{Error, Result};
-use crate::mlx;
 use crate::rope::{Rope, RopePositions};
 
 /// A step of one layout, ready for its layers.
@@ -98,7 +97,7 @@ impl<'c> Pass<'c> {
         let inputs = Inputs { incoming: Some(&incoming), sources: &[] };
         let planes = planned.program.run(slot.planes.as_ref(), inputs)?;
         let planes = planes.ok_or_else(|| Error::Unsupported("an append that leaves no planes".to_owned()))?;
-        let read = |planes: &[Array]| planes.iter().map(|plane| fetch(plane, planned.fetch)).collect::<Result<_>>();
+        let read = |planes: &[Array]| planes.iter().map(|plane| view(plane, planned.fetch)).collect::<Result<_>>();
         let fetched = Fetched { keys: read(planes.keys())?, values: read(planes.values())? };
         let attended = attend(&queries, &fetched, format, scale, &planned.visible)?;
         self.layers[layer] = Some(Built { planes, fetched });
@@ -131,12 +130,4 @@ impl<'c> Pass<'c> {
         let planes = self.layers.into_iter().map(|built| built.map(|built| built.planes)).collect();
         Ok(Staged { layouts, planes })
     }
-}
-
-/// The columns that attention reads: the plane itself when it reads all of them.
-fn fetch(plane: &Array, columns: Columns) -> Result<Array> {
-    if columns.from == 0 && column(columns.to)? == plane.dim(2) {
-        return Ok(plane.clone());
-    }
-    Ok(mlx::slice(plane, TOKENS, column(columns.from)?, column(columns.to)?)?)
 }

@@ -30,12 +30,6 @@ impl StoredRow {
     pub fn layer(&self, number: usize) -> &[Array] {
         self.layers.get(number).and_then(Option::as_ref).map_or(&[], |planes| &planes.0)
     }
-
-    /// Bytes of all its planes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.layers.iter().flatten().map(Planes::bytes).sum()
-    }
 }
 
 type Planned<T> = std::result::Result<T, annulus_plan::Error>;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::fields;
 use crate::checkpoint::{Checkpoint, Config, LoadError};
 use crate::weights::Weights;
 
@@ -112,14 +113,11 @@ impl TextPart {
         }
     }
 
-    /// Whether the embedding serves as output projection. Libraries differ in what an absent field means, the weights do
-    /// not.
+    /// Whether the embedding serves as output projection: as the text model says, else as the whole does.
     pub(super) fn tied(&self, weights: &Weights<'_>) -> Result<bool, LoadError> {
-        let field = "tie_word_embeddings";
-        let stated = match self.config.optional(field)? {
-            None => self.whole.optional(field)?,
-            stated => stated,
-        };
-        Ok(stated.unwrap_or_else(|| !weights.checkpoint.has(&format!("{}.weight", self.head))))
+        match self.config.optional("tie_word_embeddings")? {
+            Some(tied) => Ok(tied),
+            None => fields::tied(weights, &self.whole, self.head),
+        }
     }
 }
