@@ -1,7 +1,10 @@
 //! A cache beside what it should hold: everything that can happen to a group of rows, and after each append every query compared
 //! with the definition.
 
+use std::sync::Arc;
+
 use annulus_engine::cache::{Arrangement, Cache, DonorColumns, Format, StoredRow};
+use annulus_engine::geometry::Geometry;
 use annulus_engine::rope::{Rope, RopePositions, Scaling};
 use annulus_plan::{Growth, Kind, Padding, Row};
 use mlx_rs::Array;
@@ -28,6 +31,8 @@ pub struct Pair {
     /// How many queries were compared.
     pub compared: usize,
     name: String,
+    /// Who hears of the cache's moves.
+    geometry: Arc<Geometry>,
 }
 
 /// One row's columns of an append: which of them are tokens.
@@ -51,7 +56,14 @@ impl Pair {
             random: Random(seed),
             compared: 0,
             name: format!("{kind:?}, {format:?}, {rows} rows, seed {seed}"),
+            geometry: Arc::default(),
         }
+    }
+
+    /// Tells `geometry` of every move from now on.
+    pub fn record(&mut self, geometry: &Arc<Geometry>) {
+        self.geometry = Arc::clone(geometry);
+        self.cache.record(geometry);
     }
 
     /// How the columns lie.
@@ -60,7 +72,9 @@ impl Pair {
         self.cache.arrangement().kinds[0]
     }
 
-    fn sees(&self) -> Sees {
+    /// What the definition lets a query of this layer see.
+    #[must_use]
+    pub fn sees(&self) -> Sees {
         match self.kind() {
             Kind::Full => Sees { window: None, sinks: 0 },
             Kind::Ring(window) => Sees { window: Some(window.size as usize), sinks: window.sinks as usize },
@@ -195,6 +209,7 @@ impl Pair {
         let count = self.rows.len() as u32;
         let stored = (0..count).rev().map(|row| self.cache.extract(Row(row), None).unwrap()).collect();
         self.cache = Cache::merge(self.cache.arrangement().clone(), stored).unwrap();
+        self.cache.record(&self.geometry);
         self.rows.reverse();
     }
 

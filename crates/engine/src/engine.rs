@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::geometry::Geometry;
 use crate::job::{Job, Sampling, Sink};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::worker::{Load, Status, SubmitError, Worker};
@@ -33,13 +34,20 @@ pub struct Front {
 pub struct Engine {
     worker: Worker,
     front: Arc<OnceLock<Arc<Front>>>,
+    geometry: Arc<Geometry>,
 }
 
 impl Engine {
     /// Joins a worker with the cell that its loading fills before the worker becomes ready.
     #[must_use]
-    pub fn from_parts(worker: Worker, front: Arc<OnceLock<Arc<Front>>>) -> Self {
-        Self { worker, front }
+    pub fn from_parts(worker: Worker, front: Arc<OnceLock<Arc<Front>>>, geometry: Arc<Geometry>) -> Self {
+        Self { worker, front, geometry }
+    }
+
+    /// What the caches of requests do.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// The model's text side, once it is loaded.

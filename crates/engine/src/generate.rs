@@ -11,6 +11,7 @@ use crate::cache::{Arrangement, Cache, KvOptions};
 use crate::chunk::ChunkSize;
 use crate::engine::Front;
 use crate::error::{Error, Result};
+use crate::geometry::Geometry;
 use crate::job::{Event, FinishReason, Job, JobError, Sink, Summary, Token, TokenLogprob};
 use crate::mlx;
 use crate::models::Model;
@@ -27,6 +28,8 @@ pub struct Session {
     chunk: ChunkSize,
     /// Decode steps until a panic, for tests of what follows one.
     fault_after: Option<usize>,
+    /// Who hears what the caches of requests do.
+    geometry: Arc<Geometry>,
 }
 
 impl Session {
@@ -39,7 +42,17 @@ impl Session {
         chunk: ChunkSize,
         fault_after: Option<usize>,
     ) -> Self {
-        Self { model, front, arrangement, chunk, fault_after }
+        Self { model, front, arrangement, chunk, fault_after, geometry: Arc::default() }
+    }
+
+    /// Tells `geometry` what the caches of requests do.
+    #[must_use]
+    pub fn recorded(self, geometry: Arc<Geometry>) -> Self {
+        Self { geometry, ..self }
+    }
+
+    pub(crate) fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
     }
 
     /// What each request's cache is made of.
@@ -246,6 +259,7 @@ impl Session {
         // One step of growth is reserved in advance, so that short answers never move the prompt.
         let reserve = job.prompt.len().saturating_add(job.max_tokens.min(256));
         let mut cache = self.cache(reserve)?;
+        cache.record(&self.geometry);
         let Some(hidden) = self.prefill(job, &mut cache, sink)? else { return Ok(()) };
         let prefill = started.elapsed();
         let Some((reason, completion_tokens)) = self.decode(job, &mut cache, &hidden, sink)? else { return Ok(()) };

@@ -12,7 +12,7 @@
 //! - [`engine`]: a loaded model as the rest of the program sees it;
 //! - [`worker`]: the one thread that owns the model, and the queue in front of it;
 //! - [`generate`]: prefill in chunks of a [`chunk`] size, and pipelined decoding;
-//! - [`cache`]: the KV cache, and the executor of plans;
+//! - [`cache`]: the KV cache, and the executor of plans; [`geometry`]: what caches do, for whoever listens;
 //! - [`sample`]: choosing tokens;
 //! - [`evaluate`] and [`timing`]: how well, and how fast, a model does;
 //! - [`text`]: tokens to text and back, chat templates, text that comes piece by piece.
@@ -27,6 +27,7 @@ pub mod engine;
 pub mod error;
 pub mod evaluate;
 pub mod generate;
+pub mod geometry;
 pub mod job;
 pub mod load;
 pub mod mlx;

@@ -13,6 +13,7 @@ use crate::chunk::ChunkSize;
 use crate::device::{self, Backend, ComputeDtype, DeviceChoice};
 use crate::engine::{Engine, Front};
 use crate::generate::Session;
+use crate::geometry::Geometry;
 use crate::job::Sampling;
 use crate::models;
 use crate::text::{self, ChatTemplate, TextError, Tokenizer};
@@ -63,6 +64,8 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// Panic after so many decode steps: a fault for tests.
     pub fault_after: Option<usize>,
+    /// Who hears what the caches of requests do.
+    pub geometry: Arc<Geometry>,
 }
 
 /// A model loaded on this thread, which must be the one that uses it.
@@ -89,13 +92,14 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, String> {
 pub fn open(options: LoadOptions, max_queue: usize) -> std::io::Result<Engine> {
     let front = Arc::new(OnceLock::new());
     let theirs = Arc::clone(&front);
+    let geometry = Arc::clone(&options.geometry);
     let worker = Worker::start(max_queue, move || {
         let Loaded { session, front } = load(&options)?;
         // Nobody else sets it.
         let _ = theirs.set(front);
         Ok(session)
     })?;
-    Ok(Engine::from_parts(worker, front))
+    Ok(Engine::from_parts(worker, front, geometry))
 }
 
 /// A model whose files are open.
@@ -178,7 +182,8 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
         template,
         details,
     });
-    let mut session = Session::new(model, Arc::clone(&front), arrangement, chunk, options.fault_after);
+    let session = Session::new(model, Arc::clone(&front), arrangement, chunk, options.fault_after);
+    let mut session = session.recorded(Arc::clone(&options.geometry));
     if backend != Backend::Cpu {
         session.warm_up().map_err(|error| error.to_string())?;
     }

@@ -53,6 +53,7 @@ impl Session {
         let mut arrangement: Arrangement = self.arrangement().clone();
         arrangement.growth.reserve = columns;
         let mut cache = Cache::new(arrangement, rows)?;
+        cache.record(self.geometry());
         let started = Instant::now();
         let hidden = self.run_prompts(&mut cache, rows, prompt)?;
         let prefill = started.elapsed();

@@ -35,10 +35,14 @@ pub use pass::{Pass, Staged};
 pub use planes::{Affine, Format};
 pub use rows::StoredRow;
 
+use std::mem;
+use std::sync::Arc;
+
 use annulus_plan::{Growth, Kind, Layout};
 use mlx_rs::{Array, transforms};
 
 use crate::error::{Error, Result};
+use crate::geometry::{Geometry, Recorder, Told};
 use planes::Planes;
 
 /// What a cache is made of, before it has rows.
@@ -60,6 +64,8 @@ pub struct Cache {
     layers: Vec<Layer>,
     /// Why the cache cannot be used any more.
     poison: Option<String>,
+    /// Tells of every move.
+    recorder: Option<Recorder>,
 }
 
 #[derive(Debug)]
@@ -88,7 +94,7 @@ impl Cache {
             };
             layers.push(Layer { layout, planes: None });
         }
-        Ok(Self { arrangement, layouts, layers, poison: None })
+        Ok(Self { arrangement, layouts, layers, poison: None, recorder: None })
     }
 
     /// What the cache is made of.
@@ -109,7 +115,7 @@ impl Cache {
     /// When the planner refuses it; nothing has changed then.
     pub fn begin(&self, columns: u32) -> Result<Pass<'_>> {
         self.usable()?;
-        Pass::new(self, |layout| layout.append(columns))
+        Pass::new(self, columns, |layout| layout.append(columns))
     }
 
     /// Plans an append of `columns` columns inside a round, of which only the first `real[r]` of row `r` are tokens.
@@ -118,15 +124,29 @@ impl Cache {
     /// As for [`begin`](Self::begin).
     pub fn begin_ragged(&self, columns: u32, real: &[u32]) -> Result<Pass<'_>> {
         self.usable()?;
-        Pass::new(self, |layout| layout.append_ragged(columns, real))
+        Pass::new(self, columns, |layout| layout.append_ragged(columns, real))
+    }
+
+    /// Tells `geometry` of every move from now on.
+    pub fn record(&mut self, geometry: &Arc<Geometry>) {
+        self.recorder = Some(Recorder::new(geometry));
+        self.tell(Told::Begin, None);
+    }
+
+    /// Tells of a move that has been made; `before` is where the layouts stood, if it moved them.
+    fn tell(&mut self, told: Told, before: Option<&[Layout]>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.moved(told, before.unwrap_or(&self.layouts), &self.layouts);
+        }
     }
 
     /// Makes a finished pass the present. The arrays of the pass are evaluated after this, not before.
     pub fn adopt(&mut self, staged: Staged) {
-        self.layouts = staged.layouts;
+        let before = mem::replace(&mut self.layouts, staged.layouts);
         for (layer, planes) in self.layers.iter_mut().zip(staged.planes) {
             layer.planes = planes;
         }
+        self.tell(Told::Append(staged.columns), Some(&before));
     }
 
     /// Runs an evaluation that may include steps adopted by this cache. When it fails the planes are lost with it: the cache

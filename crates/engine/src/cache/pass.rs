@@ -38,6 +38,7 @@ impl Planned {
 #[derive(Debug)]
 pub struct Pass<'c> {
     cache: &'c Cache,
+    columns: u32,
     steps: Vec<Planned>,
     layers: Vec<Option<Built>>,
 }
@@ -53,19 +54,22 @@ struct Built {
 /// The outcome of a pass, no longer bound to the cache.
 #[derive(Debug)]
 pub struct Staged {
+    /// The columns that it appends to every row.
+    pub(super) columns: u32,
     pub(super) layouts: Vec<Layout>,
     pub(super) planes: Vec<Option<Planes>>,
 }
 
 impl<'c> Pass<'c> {
-    /// Plans a step of every layout.
+    /// Plans a step of every layout, which appends `columns` columns to every row.
     pub(super) fn new(
         cache: &'c Cache,
+        columns: u32,
         plan: impl Fn(&Layout) -> std::result::Result<Step<Layout>, annulus_plan::Error>,
     ) -> Result<Self> {
         let steps =
             cache.layouts.iter().map(|layout| Planned::new(plan(layout)?, layout.rows())).collect::<Result<_>>()?;
-        Ok(Self { cache, steps, layers: cache.layers.iter().map(|_| None).collect() })
+        Ok(Self { cache, columns, steps, layers: cache.layers.iter().map(|_| None).collect() })
     }
 
     /// The attention of one layer: turns queries and keys by their positions, writes keys and values, and attends to
@@ -128,6 +132,6 @@ impl<'c> Pass<'c> {
         }
         let layouts = self.steps.into_iter().map(|planned| planned.next).collect();
         let planes = self.layers.into_iter().map(|built| built.map(|built| built.planes)).collect();
-        Ok(Staged { layouts, planes })
+        Ok(Staged { columns: self.columns, layouts, planes })
     }
 }

@@ -1,5 +1,8 @@
 //! Rows that join a group, leave it, are taken back or copied out.
 
+use std::mem;
+
+use annulus_plan::scenario::{Keep, Op};
 use annulus_plan::{ColumnOp, Layout, Move, Padding, Row, Source};
 use mlx_rs::{Array, transforms};
 
@@ -7,6 +10,7 @@ use super::execute::{Inputs, Program, copy_row};
 use super::planes::Planes;
 use super::{Arrangement, Cache};
 use crate::error::{Error, Result};
+use crate::geometry::Told;
 
 /// One row outside any group: its columns in every layer, with memory of its own.
 #[derive(Debug)]
@@ -59,7 +63,10 @@ impl Cache {
     /// # Errors
     /// When the planner refuses it; nothing has changed then. So for all that follow.
     pub fn prepare(&mut self, padding: Padding<'_>) -> Result<()> {
-        self.apply(|layout| layout.prepare(padding))
+        let Padding { lengths, left, right } = padding;
+        let [lengths, left_padding, right_padding] = [lengths, left, right].map(<[u32]>::to_vec);
+        let op = Op::Prepare { lengths, left_padding, right_padding };
+        self.apply(Told::Op(op), |layout| layout.prepare(padding))
     }
 
     /// Ends a padded prefill.
@@ -67,7 +74,7 @@ impl Cache {
     /// # Errors
     /// See [`prepare`](Self::prepare).
     pub fn finalize(&mut self) -> Result<()> {
-        self.apply(Layout::finalize)
+        self.apply(Told::Op(Op::Finalize {}), Layout::finalize)
     }
 
     /// Keeps these rows, in this order.
@@ -75,7 +82,7 @@ impl Cache {
     /// # Errors
     /// See [`prepare`](Self::prepare).
     pub fn filter(&mut self, keep: &[Row]) -> Result<()> {
-        self.apply(|layout| layout.filter(keep))
+        self.apply(Told::Filter(keep.to_vec()), |layout| layout.filter(keep))
     }
 
     /// Drops the newest `n` tokens of every row.
@@ -83,7 +90,7 @@ impl Cache {
     /// # Errors
     /// See [`prepare`](Self::prepare).
     pub fn trim(&mut self, n: u32) -> Result<()> {
-        self.apply(|layout| layout.trim(n))
+        self.apply(Told::Op(Op::Trim { n }), |layout| layout.trim(n))
     }
 
     /// Begins a round, of which every row may later take back what it appended.
@@ -91,7 +98,7 @@ impl Cache {
     /// # Errors
     /// See [`prepare`](Self::prepare).
     pub fn round_begin(&mut self) -> Result<()> {
-        self.apply(Layout::round_begin)
+        self.apply(Told::Op(Op::RoundBegin {}), Layout::round_begin)
     }
 
     /// Ends a round that keeps every token.
@@ -99,7 +106,7 @@ impl Cache {
     /// # Errors
     /// See [`prepare`](Self::prepare).
     pub fn round_commit(&mut self) -> Result<()> {
-        self.apply(Layout::round_commit)
+        self.apply(Told::Op(Op::RoundCommit {}), Layout::round_commit)
     }
 
     /// Ends a round of which each row keeps its first `keep[r]` tokens.
@@ -107,7 +114,8 @@ impl Cache {
     /// # Errors
     /// See [`prepare`](Self::prepare).
     pub fn round_rollback(&mut self, keep: &[u32]) -> Result<()> {
-        self.apply(|layout| layout.round_rollback(keep))
+        let op = Op::RoundRollback { keep: Keep::Each(keep.to_vec()) };
+        self.apply(Told::Op(op), |layout| layout.round_rollback(keep))
     }
 
     /// Copies one row out: its newest `limit` tokens, by default a window of them on a ring and all on full attention. The copy
@@ -131,15 +139,16 @@ impl Cache {
         }
         let evaluated = transforms::eval(layers.iter().flatten().flat_map(|planes| &planes.0));
         self.guard(|| Ok(evaluated?))?;
+        self.tell(Told::Op(Op::Extract { row: row.0, limit, name: None }), None);
         let sources = plans.into_iter().map(|plan| plan.source).collect();
         Ok(StoredRow { arrangement: self.arrangement.clone(), sources, layers })
     }
 
     /// Plans a move of every layout, executes it on every layer and adopts it.
-    fn apply(&mut self, plan: impl Fn(&Layout) -> Planned<Move<Layout>>) -> Result<()> {
+    fn apply(&mut self, told: Told, plan: impl Fn(&Layout) -> Planned<Move<Layout>>) -> Result<()> {
         self.usable()?;
         let plans: Vec<_> = self.layouts.iter().map(plan).collect::<Planned<_>>()?;
-        self.execute(plans, &[])
+        self.execute(told, plans, &[])
     }
 
     fn join(&mut self, rows: Vec<StoredRow>, plan: impl Fn(&Layout, &[Source]) -> Planned<Move<Layout>>) -> Result<()> {
@@ -155,14 +164,14 @@ impl Cache {
             plan(layout, &sources)
         });
         let plans: Vec<_> = plans.collect::<Planned<_>>()?;
-        self.execute(plans, &rows)?;
+        self.execute(Told::Join, plans, &rows)?;
         // A handle that stayed would make the next write copy the planes that a row has handed over.
         drop(rows);
         Ok(())
     }
 
     /// Builds what the moves lead to for every layer, then adopts all of it or, after an error, nothing.
-    fn execute(&mut self, plans: Vec<Move<Layout>>, joining: &[StoredRow]) -> Result<()> {
+    fn execute(&mut self, told: Told, plans: Vec<Move<Layout>>, joining: &[StoredRow]) -> Result<()> {
         let programs = plans.into_iter().zip(&self.layouts);
         let programs: Vec<_> = programs
             .map(|(plan, layout)| Ok((Program::new(plan.ops, layout.rows())?, plan.next)))
@@ -179,7 +188,9 @@ impl Cache {
                 layer.planes = planes;
             }
         }
-        self.layouts = programs.into_iter().map(|(_, next)| next).collect();
+        let next = programs.into_iter().map(|(_, next)| next).collect();
+        let before = mem::replace(&mut self.layouts, next);
+        self.tell(told, Some(&before));
         if still { Ok(()) } else { self.eval() }
     }
 }

@@ -1,10 +1,12 @@
 //! The flags that say which model to run and how.
 
-use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use annulus_engine::cache::KvOptions;
 use annulus_engine::device::{ComputeDtype, DeviceChoice};
 use annulus_engine::engine::Engine;
+use annulus_engine::geometry::{Geometry, LogFile};
 use annulus_engine::load::{self, Kernels, LoadOptions, Loaded, WeightForm};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -19,6 +21,9 @@ pub(super) struct Args {
     model: Option<String>,
     #[command(flatten)]
     how: How,
+    /// Write every move of the KV cache to a file, which `annulus plan replay` and the inspector read.
+    #[arg(long, env = "ANNULUS_GEOMETRY_LOG", value_name = "FILE")]
+    geometry_log: Option<PathBuf>,
 }
 
 /// How a model's numbers are computed.
@@ -77,13 +82,13 @@ fn choice<T: Copy + Send + Sync>(words: &'static [(&'static str, T)]) -> impl Ty
 impl Args {
     /// Begins to load the model on a thread of its own; at most `max_queue` jobs may wait. With `fault_after` that
     /// thread dies after so many steps.
-    pub(super) fn open(&self, max_queue: usize, fault_after: Option<usize>) -> io::Result<Engine> {
-        load::open(LoadOptions { fault_after, ..self.options() }, max_queue)
+    pub(super) fn open(&self, max_queue: usize, fault_after: Option<usize>) -> Result<Engine, Failure> {
+        Ok(load::open(LoadOptions { fault_after, ..self.options()? }, max_queue)?)
     }
 
     /// Loads the model on this thread.
     pub(super) fn load(&self) -> Result<Loaded, Failure> {
-        Ok(load::load(&self.options())?)
+        Ok(load::load(&self.options()?)?)
     }
 
     /// The model as messages name it.
@@ -91,8 +96,8 @@ impl Args {
         self.model.as_deref().unwrap_or("the default model")
     }
 
-    fn options(&self) -> LoadOptions {
-        LoadOptions {
+    fn options(&self) -> Result<LoadOptions, Failure> {
+        Ok(LoadOptions {
             model: self.model.clone(),
             device: self.how.device,
             compute_dtype: self.how.compute_dtype,
@@ -101,6 +106,17 @@ impl Args {
             kv: KvOptions { bits: self.how.kv_bits, group: self.how.kv_group_size, max_size: self.how.max_kv_size },
             context: self.how.ctx_size,
             fault_after: None,
+            geometry: self.geometry()?,
+        })
+    }
+
+    fn geometry(&self) -> Result<Arc<Geometry>, Failure> {
+        let geometry = Geometry::default();
+        if let Some(path) = &self.geometry_log {
+            let file = LogFile::create(path);
+            let file = file.map_err(|error| format!("cannot write the geometry log {}: {error}", path.display()))?;
+            geometry.listen(Box::new(file));
         }
+        Ok(Arc::new(geometry))
     }
 }

@@ -15,7 +15,7 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use super::errors::ApiError;
 use super::generation::Pace;
-use super::{access, chat, completions, health, inspector, models};
+use super::{access, chat, completions, geometry, health, inspector, models};
 
 /// What the command line decides about the server.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub(crate) struct App {
     pub(crate) engine: Arc<Engine>,
     pub(crate) settings: Settings,
     pub(crate) pace: Pace,
+    /// Becomes true when the server is asked to stop; answers that run may come to their end.
+    pub(crate) draining: watch::Receiver<bool>,
     /// Becomes true when answers that are still running have to end.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -67,6 +69,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{*id}", get(models::retrieve))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
+        .route("/v1/geometry/events", get(geometry::events))
         .route("/inspect", get(inspector::folder))
         .route("/inspect/", get(inspector::index))
         .route("/inspect/{*file}", get(inspector::file))
@@ -103,6 +106,7 @@ Annulus serves a language model over OpenAI's HTTP interface.
 POST /v1/chat/completions   answer a conversation, streamed or not
 POST /v1/completions        continue a prompt, streamed or not
 GET  /v1/models             the model that is served
+GET  /v1/geometry/events    every move of the KV cache, as server-sent events
 GET  /inspect               the inspector: a page that shows how the cache works
 GET  /health                200 when it can answer, 503 while it loads or after it failed
 GET  /health/live           200 while the process serves

@@ -8,7 +8,7 @@
 //! - `body`, `params`, `options`: from bytes to checked values, with errors that name the field;
 //! - `generation`: from jobs to events; `sse`: from events to a stream;
 //! - `answer`, `logprobs`: the parts that answers share;
-//! - `inspector`: the page of `web`;
+//! - `inspector`: the page of `web`; `geometry`: what it follows, the moves of the KV cache;
 //! - `access`: request ids and the access log;
 //! - `errors`: every error that a client can see.
 
@@ -20,6 +20,7 @@ mod chat;
 mod completions;
 mod errors;
 mod generation;
+mod geometry;
 mod health;
 mod inspector;
 mod logprobs;

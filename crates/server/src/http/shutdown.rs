@@ -33,7 +33,8 @@ pub async fn serve(
 ) -> io::Result<()> {
     let (draining, mut drained) = watch::channel(false);
     let (close, closing) = watch::channel(false);
-    let router = app::router(Arc::new(App { engine, settings, pace: Pace::default(), closing }));
+    let app = App { engine, settings, pace: Pace::default(), draining: drained.clone(), closing };
+    let router = app::router(Arc::new(app));
     // A token is a small packet; it must not wait for the next one.
     let listener = listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {

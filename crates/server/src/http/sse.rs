@@ -37,8 +37,11 @@ pub(crate) fn respond<C: Chunks>(generation: Generation, chunks: C, settings: &S
     });
     // While a request waits or its prompt runs, comments show to client and proxies that the connection lives.
     let keep_alive = KeepAlive::new().interval(settings.keep_alive).text("keep-alive");
-    let mut response = Sse::new(frames).keep_alive(keep_alive).into_response();
-    // Proxies of the nginx family would collect the stream.
+    unbuffered(Sse::new(frames).keep_alive(keep_alive).into_response())
+}
+
+/// Asks proxies of the nginx family not to collect a stream.
+pub(crate) fn unbuffered(mut response: Response) -> Response {
     response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }

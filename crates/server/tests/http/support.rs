@@ -90,7 +90,7 @@ impl Server {
             Ok(Scripted(script))
         })
         .unwrap();
-        let engine = Arc::new(Engine::from_parts(worker, cell));
+        let engine = Arc::new(Engine::from_parts(worker, cell, Arc::default()));
         let (stop, stopped) = mpsc::channel(2);
         let (tell, told) = std::sync::mpsc::channel();
         let theirs = Arc::clone(&engine);
