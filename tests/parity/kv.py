@@ -54,11 +54,13 @@ def bounded(binary, folder, model, tokenizer, work):
     got = ours(binary, folder, tokens, split, work, "--kernels", "mlx", "--max-kv-size", str(WINDOW))
     apart, own, other = (np.abs(a - b).max(-1) for a, b in [(got, theirs), (got, exact), (theirs, exact)])
     name = f"default model, at most {WINDOW} tokens, {POSITIONS} positions"
-    report(f"{name}: within 1e-4 of mlx-lm's forward, or nearer than that is to the definition", (apart <= np.maximum(1e-4, other)).all(),
-           f"(largest difference {apart.max():.3g}, {(apart > 1e-4).sum()} above 1e-4; spread {theirs.std():.3g})")
-    report(f"{name}: as near to the definition in float64 as mlx-lm's forward", own.max() <= 1.5 * other.max(),
-           f"(largest difference {own.max():.3g} and {other.max():.3g}, median {np.median(own):.3g} and {np.median(other):.3g})")
-    report(f"{name}: the definition's first choice", (got.argmax(-1) == exact.argmax(-1)).all())
+    # Two forwards in float32 are no nearer to each other than rounding lets each be to the definition, which is up to 1e-3 here.
+    report(f"{name}: within 1e-4 of mlx-lm's forward at 99 % of them", (apart <= 1e-4).mean() >= 0.99,
+           f"(median {np.median(apart):.3g}, largest {apart.max():.3g}, {(apart > 1e-4).sum()} above; spread {theirs.std():.3g})")
+    near = all(measure(own) <= 1.3 * measure(other) for measure in (np.max, np.median))
+    report(f"{name}: as near to the definition in float64 as mlx-lm's forward is", near,
+           f"(largest {own.max():.3g} and {other.max():.3g}, median {np.median(own):.3g} and {np.median(other):.3g})")
+    report(f"{name}: the definition's first choice at each", (got.argmax(-1) == exact.argmax(-1)).all())
 
 
 def quantized(binary, folder, model, work):

@@ -96,13 +96,13 @@ impl Session {
     }
 
     /// Runs chunks of several sizes, so that kernels which MLX compiles at their first use are there before the first
-    /// request: it uses others for one token, a few, and many, and for a prompt's later chunks.
+    /// request: it uses others for one token, up to 16, 32 and 64, and more, and for a prompt's later chunks.
     ///
     /// # Errors
     /// When a step fails.
     pub fn warm_up(&mut self) -> Result<()> {
         let whole = self.chunk.tokens().min(512);
-        for lengths in [&[whole, whole, 1][..], &[40, 1], &[8, 1, 1]] {
+        for lengths in [&[whole, whole, 1][..], &[40, 1], &[24, 1], &[8, 1, 1]] {
             let mut cache = self.cache(0)?;
             let mut room = self.front.context_length;
             for length in lengths {

@@ -185,6 +185,9 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let session = Session::new(model, Arc::clone(&front), arrangement, chunk, options.fault_after);
     let mut session = session.recorded(Arc::clone(&options.geometry));
     if backend != Backend::Cpu {
+        tracing::info!(
+            "warming up; kernels that this machine has not run before are compiled now, which may take minutes"
+        );
         session.warm_up().map_err(|error| error.to_string())?;
     }
     Ok(Loaded { session, front })

@@ -1,11 +1,12 @@
 //! Attention over fetched columns: the one place where queries meet keys.
 
-use mlx_rs::Array;
 use mlx_rs::fast::{ScaledDotProductAttentionMask as FusedMask, scaled_dot_product_attention};
-use mlx_rs::ops::{expand_dims, quantized_matmul, select, softmax_axis};
+use mlx_rs::ops::{dequantize, expand_dims, quantized_matmul, select, softmax_axis};
+use mlx_rs::{Array, Dtype};
 
 use super::planes::{Affine, Format};
 use super::visible::{Visible, for_grouped_heads, lowest};
+use crate::device::{self, Backend};
 use crate::error::{Error, Result};
 
 /// The columns that a step hands to attention: the stored arrays of keys and of values.
@@ -29,17 +30,36 @@ pub(super) fn attend(
     visible: &Visible,
 ) -> Result<Array> {
     match (format, columns.keys.as_slice(), columns.values.as_slice()) {
-        (Format::Plain, [keys], [values]) => {
-            let mask = match visible {
-                Visible::All => None,
-                Visible::Causal => Some(FusedMask::Causal),
-                Visible::Dense(mask) => Some(FusedMask::Array(mask)),
-            };
-            Ok(scaled_dot_product_attention(queries, keys, values, scale, mask, None)?)
+        (Format::Plain, [keys], [values]) => fused(queries, keys, values, scale, visible),
+        // MLX's CUDA products of quantized matrices refuse slices and, as their source reads, give every head the first one's
+        // keys where heads share them.
+        (Format::Affine(affine), keys, values) if device::backend() == Backend::Cuda => {
+            let [keys, values] = [keys, values].map(|planes| spelled_out(planes, affine, queries.dtype()));
+            fused(queries, &keys?, &values?, scale, visible)
         }
         (Format::Affine(affine), [..], [..]) => quantized(queries, columns, affine, scale, visible),
         _ => Err(Error::Unsupported("planes that do not fit their format".to_owned())),
     }
+}
+
+/// Attention in one operation, where MLX has that for the shapes.
+fn fused(queries: &Array, keys: &Array, values: &Array, scale: f32, visible: &Visible) -> Result<Array> {
+    let mask = match visible {
+        Visible::All => None,
+        Visible::Causal => Some(FusedMask::Causal),
+        Visible::Dense(mask) => Some(FusedMask::Array(mask)),
+    };
+    Ok(scaled_dot_product_attention(queries, keys, values, scale, mask, None)?)
+}
+
+/// The numbers that an affine plane stands for.
+fn spelled_out(planes: &[Array], affine: Affine, dtype: Dtype) -> Result<Array> {
+    let [packed, scales, biases] = planes else { return Err(three_arrays()) };
+    Ok(dequantize(packed, scales, biases, affine.group(), affine.bits())?.as_dtype(dtype)?)
+}
+
+fn three_arrays() -> Error {
+    Error::Unsupported("an affine plane has three arrays".to_owned())
 }
 
 /// The same over affine-quantized columns, which are multiplied as they are stored.
@@ -49,7 +69,7 @@ fn quantized(queries: &Array, columns: &Fetched, affine: Affine, scale: f32, vis
     let ([keys, key_scales, key_biases], [values, value_scales, value_biases]) =
         (columns.keys.as_slice(), columns.values.as_slice())
     else {
-        return Err(Error::Unsupported("an affine plane has three arrays".to_owned()));
+        return Err(three_arrays());
     };
     let (group, bits) = (affine.group(), affine.bits());
     let [batch, heads, length, dim] = *queries.shape() else {
@@ -70,4 +90,29 @@ fn quantized(queries: &Array, columns: &Fetched, affine: Affine, scale: f32, vis
     let weights = softmax_axis(&scores, -1, true)?;
     let out = quantized_matmul(&weights, &values, &value_scales, &value_biases, false, group, bits)?;
     Ok(out.reshape(&[batch, heads, length, out.dim(-1)])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use mlx_rs::random::normal;
+
+    use super::*;
+
+    /// Both ways to read quantized columns, on whichever device; CUDA takes one, all others the other.
+    #[test]
+    fn spelled_out_columns_give_what_packed_ones_give() {
+        let affine = Affine::new(8, 32).unwrap();
+        let format = Format::Affine(affine);
+        let random = |shape: &[i32]| normal::<f32>(shape, None, None, None).unwrap();
+        for (heads, length, visible) in [(4, 1, Visible::All), (4, 3, Visible::Causal), (2, 5, Visible::Causal)] {
+            let queries = random(&[2, heads, length, 32]);
+            let [keys, values] = [(); 2].map(|()| format.encode(&random(&[2, 2, 7, 32])).unwrap());
+            let [k, v] = [&keys, &values].map(|planes| spelled_out(planes, affine, Dtype::Float32).unwrap());
+            let one = fused(&queries, &k, &v, 0.2, &visible).unwrap();
+            let other = quantized(&queries, &Fetched { keys, values }, affine, 0.2, &visible).unwrap();
+            let apart = one.subtract(&other).unwrap().abs().unwrap().max(None).unwrap();
+            let apart = apart.try_as_slice::<f32>().unwrap()[0];
+            assert!(apart < 1e-5, "{apart}");
+        }
+    }
 }
