@@ -15,5 +15,10 @@
 pub mod cblas;
 pub mod dequantize;
 pub mod gemv;
+pub mod input;
 pub mod memory;
+pub mod packed;
+pub mod pool;
+pub mod product;
 pub mod sgemm;
+pub mod simd;
