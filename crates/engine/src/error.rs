@@ -9,9 +9,12 @@ pub enum Error {
     /// The planner refused the operation.
     #[error(transparent)]
     Plan(#[from] annulus_plan::Error),
-    /// The plan asks for something that the executor does not do yet.
+    /// What was asked cannot be done.
     #[error("{0}")]
     Unsupported(String),
+    /// An earlier evaluation failed, and with it the cache lost its planes.
+    #[error("this cache was lost when an earlier step failed: {0}")]
+    Poisoned(String),
     /// The result cannot be read.
     #[error("MLX gave no result to read: {0}")]
     Read(String),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use annulus_plan::Growth;
 use mlx_rs::{Array, transforms};
 
-use crate::cache::Cache;
+use crate::cache::{Arrangement, Cache, KvOptions};
 use crate::chunk::ChunkSize;
 use crate::engine::Front;
 use crate::error::{Error, Result};
@@ -22,6 +22,8 @@ use crate::worker::Generator;
 pub struct Session {
     model: Box<dyn Model>,
     front: Arc<Front>,
+    /// What each request's cache is made of.
+    arrangement: Arrangement,
     chunk: ChunkSize,
     /// Decode steps until a panic, for tests of what follows one.
     fault_after: Option<usize>,
@@ -30,8 +32,52 @@ pub struct Session {
 impl Session {
     /// A session over a loaded model.
     #[must_use]
-    pub fn new(model: Box<dyn Model>, front: Arc<Front>, chunk: ChunkSize, fault_after: Option<usize>) -> Self {
-        Self { model, front, chunk, fault_after }
+    pub fn new(
+        model: Box<dyn Model>,
+        front: Arc<Front>,
+        arrangement: Arrangement,
+        chunk: ChunkSize,
+        fault_after: Option<usize>,
+    ) -> Self {
+        Self { model, front, arrangement, chunk, fault_after }
+    }
+
+    /// What each request's cache is made of.
+    #[must_use]
+    pub fn arrangement(&self) -> &Arrangement {
+        &self.arrangement
+    }
+
+    /// The cache that these choices make of the model.
+    ///
+    /// # Errors
+    /// See [`KvOptions::arrange`].
+    pub fn arrange(&self, kv: KvOptions) -> Result<Arrangement> {
+        kv.arrange(self.model.cache_layers())
+    }
+
+    /// Positions that requests may take.
+    #[must_use]
+    pub fn context_length(&self) -> usize {
+        self.front.context_length
+    }
+
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.model.vocabulary()
+    }
+
+    pub(crate) fn chunk_tokens(&self) -> usize {
+        self.chunk.tokens()
+    }
+
+    pub(crate) fn logits(&self, hidden: &Array) -> Result<Array> {
+        self.model.logits(hidden)
+    }
+
+    /// An empty cache of one row with room for so many tokens.
+    fn cache(&self, reserve: usize) -> Result<Cache> {
+        let growth = Growth { reserve: u32::try_from(reserve).unwrap_or(u32::MAX), ..self.arrangement.growth };
+        Cache::new(Arrangement { growth, ..self.arrangement.clone() }, 1)
     }
 
     /// Runs a few tokens, so that kernels which MLX compiles at their first use are there before the first request.
@@ -39,7 +85,7 @@ impl Session {
     /// # Errors
     /// When a step fails.
     pub fn warm_up(&mut self) -> Result<()> {
-        let mut cache = Cache::new(self.model.cache_kinds(), Growth::default(), 1)?;
+        let mut cache = self.cache(0)?;
         for tokens in [&[0u32; 8][..], &[0]] {
             let hidden = self.forward(&mut cache, &row(tokens))?;
             transforms::eval([&self.model.logits(&last(&hidden)?)?])?;
@@ -53,7 +99,7 @@ impl Session {
     /// # Errors
     /// When a step fails, or the parts are longer than the tokens.
     pub fn all_logits(&mut self, tokens: &[u32], split: &[usize]) -> Result<Vec<f32>> {
-        let mut cache = Cache::new(self.model.cache_kinds(), Growth::default(), 1)?;
+        let mut cache = self.cache(0)?;
         let mut out = Vec::with_capacity(tokens.len() * self.model.vocabulary());
         let mut rest = tokens;
         let mut parts = split.iter().copied();
@@ -74,7 +120,7 @@ impl Session {
     }
 
     /// One forward pass, adopted into the cache: the hidden states, not yet evaluated.
-    fn forward(&self, cache: &mut Cache, tokens: &Array) -> Result<Array> {
+    pub(crate) fn forward(&self, cache: &mut Cache, tokens: &Array) -> Result<Array> {
         let columns = u32::try_from(tokens.dim(1)).unwrap_or(0);
         let mut pass = cache.begin(columns)?;
         let hidden = self.model.forward(tokens, &mut pass)?;
@@ -109,7 +155,7 @@ impl Session {
         };
         let hidden = last(&hidden)?;
         // The last chunk is evaluated here as well, so that its time counts as the prompt's.
-        transforms::eval([&hidden])?;
+        cache.guard(|| Ok(transforms::eval([&hidden])?))?;
         sink.send(Event::Prefill { done, total });
         if let Some(scores) = scores {
             sink.send(Event::Prompt(scores.found));
@@ -134,7 +180,7 @@ impl Session {
         first: &Array,
         sink: &mut dyn Sink,
     ) -> Result<Option<(FinishReason, usize)>> {
-        let room = self.model.context_length().saturating_sub(job.prompt.len());
+        let room = self.front.context_length.saturating_sub(job.prompt.len());
         let limit = job.max_tokens.min(room);
         if limit == 0 {
             return Ok(Some((FinishReason::Length, 0)));
@@ -187,8 +233,7 @@ impl Session {
         let started = Instant::now();
         // One step of growth is reserved in advance, so that short answers never move the prompt.
         let reserve = job.prompt.len().saturating_add(job.max_tokens.min(256));
-        let growth = Growth { reserve: u32::try_from(reserve).unwrap_or(u32::MAX), ..Growth::default() };
-        let mut cache = Cache::new(self.model.cache_kinds(), growth, 1)?;
+        let mut cache = self.cache(reserve)?;
         let Some(hidden) = self.prefill(job, &mut cache, sink)? else { return Ok(()) };
         let prefill = started.elapsed();
         let Some((reason, completion_tokens)) = self.decode(job, &mut cache, &hidden, sink)? else { return Ok(()) };
@@ -206,7 +251,7 @@ impl Session {
 
 impl Generator for Session {
     fn run(&mut self, job: &Job, sink: &mut dyn Sink) -> std::result::Result<(), JobError> {
-        let context = self.model.context_length();
+        let context = self.front.context_length;
         if job.prompt.is_empty() || job.prompt.len() > context {
             let problem = format!("a prompt of {} tokens does not fit a context of {context}", job.prompt.len());
             return Err(JobError::Step(problem));
@@ -304,12 +349,12 @@ impl Output {
 }
 
 /// `[1, L]`.
-fn row(tokens: &[u32]) -> Array {
+pub(crate) fn row(tokens: &[u32]) -> Array {
     Array::from_slice(tokens, &[1, i32::try_from(tokens.len()).unwrap_or(i32::MAX)])
 }
 
 /// The last column of `[B, L, width]`: `[B, 1, width]`.
-fn last(hidden: &Array) -> Result<Array> {
+pub(crate) fn last(hidden: &Array) -> Result<Array> {
     let length = hidden.dim(1);
     Ok(mlx::slice(hidden, 1, length - 1, length)?)
 }

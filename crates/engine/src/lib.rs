@@ -14,6 +14,7 @@
 //! - [`generate`]: prefill in chunks of a [`chunk`] size, and pipelined decoding;
 //! - [`cache`]: the KV cache, and the executor of plans;
 //! - [`sample`]: choosing tokens;
+//! - [`evaluate`] and [`timing`]: how well, and how fast, a model does;
 //! - [`text`]: tokens to text and back, chat templates, text that comes piece by piece.
 //!
 //! Beneath: [`device`], [`mlx`] (what mlx-rs lacks) and [`error`].
@@ -24,6 +25,7 @@ pub mod chunk;
 pub mod device;
 pub mod engine;
 pub mod error;
+pub mod evaluate;
 pub mod generate;
 pub mod job;
 pub mod load;
@@ -33,5 +35,6 @@ pub mod nn;
 pub mod rope;
 pub mod sample;
 pub mod text;
+pub mod timing;
 pub mod weights;
 pub mod worker;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use mlx_rs::Dtype;
 
+use crate::cache::{Format, KvOptions};
 use crate::checkpoint::{self, Checkpoint, LoadError};
 use crate::chunk::ChunkSize;
 use crate::device::{self, Backend, ComputeDtype, DeviceChoice};
@@ -55,6 +56,10 @@ pub struct LoadOptions {
     pub kernels: Kernels,
     /// In which form to keep quantized weights.
     pub weights: WeightForm,
+    /// How to keep keys and values.
+    pub kv: KvOptions,
+    /// Positions that a prompt and its answer may take together; as many as the model was made for when absent.
+    pub context: Option<usize>,
     /// Panic after so many decode steps: a fault for tests.
     pub fault_after: Option<usize>,
 }
@@ -146,23 +151,51 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let representation = representation(options, backend, &checkpoint);
     let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation };
     let model = models::load(&weights).map_err(words)?;
+    let arrangement = options.kv.arrange(model.cache_layers()).map_err(|error| error.to_string())?;
+    let context_length = context_length(options, model.context_length())?;
+    let mut details = details(&checkpoint, backend, dtype, representation);
+    details.insert("kv_cache".to_owned(), kv_words(options.kv, arrangement.format));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let chunk = ChunkSize::new(backend, parameters(&checkpoint), cores);
     let front = Arc::new(Front {
         id,
         created: checkpoint.created(),
-        context_length: model.context_length(),
+        context_length,
         end_tokens,
         sampling: sampling(&checkpoint),
         tokenizer: Arc::new(tokenizer),
         template,
-        details: details(&checkpoint, backend, dtype, representation),
+        details,
     });
-    let mut session = Session::new(model, Arc::clone(&front), chunk, options.fault_after);
+    let mut session = Session::new(model, Arc::clone(&front), arrangement, chunk, options.fault_after);
     if backend != Backend::Cpu {
         session.warm_up().map_err(|error| error.to_string())?;
     }
     Ok(Loaded { session, front })
+}
+
+/// The positions that requests may take: no more than the model knows.
+fn context_length(options: &LoadOptions, known: usize) -> Result<usize, String> {
+    match options.context {
+        None => Ok(known),
+        Some(0) => Err("a context of 0 tokens holds no prompt: choose at least 1".to_owned()),
+        Some(asked) if asked > known => Err(format!(
+            "a context of {asked} tokens was asked for, but this model was made for {known}: choose no more"
+        )),
+        Some(asked) => Ok(asked),
+    }
+}
+
+/// The cache in a few words.
+fn kv_words(options: KvOptions, format: Format) -> String {
+    let format = match format {
+        Format::Plain => "plain".to_owned(),
+        Format::Affine(affine) => format!("{} bits in groups of {}", affine.bits(), affine.group()),
+    };
+    match options.max_size {
+        Some(size) => format!("{format}, at most {size} tokens a layer"),
+        None => format,
+    }
 }
 
 /// The type that the checkpoint's own weights have: that of its embedding, or of the embedding's scales.

@@ -83,8 +83,23 @@ pub fn slice(array: &Array, axis: usize, from: i32, to: i32) -> Result<Array> {
 /// # Errors
 /// When the shapes do not fit.
 pub fn slice_update(array: &Array, update: &Array, axis: usize, from: i32) -> Result<Array> {
-    let to = from.saturating_add(update.dim(i32::try_from(axis).unwrap_or(-1)));
-    let (start, stop, strides) = along(array.shape(), axis, from, to);
+    block_update(array, update, &[(axis, from)])
+}
+
+/// `array` with `update` written over a block of it: along each named axis from there on as far as the update reaches,
+/// along the others everything. In place when nobody else holds the array.
+///
+/// # Errors
+/// When the shapes do not fit.
+pub fn block_update(array: &Array, update: &Array, from: &[(usize, i32)]) -> Result<Array> {
+    let (mut start, mut stop) = (vec![0; array.ndim()], array.shape().to_vec());
+    for (axis, from) in from {
+        if let (Some(start), Some(stop)) = (start.get_mut(*axis), stop.get_mut(*axis)) {
+            *start = *from;
+            *stop = from.saturating_add(update.dim(i32::try_from(*axis).unwrap_or(-1)));
+        }
+    }
+    let strides = vec![1; array.ndim()];
     call("slice_update", |res, stream| {
         // SAFETY: as in `slice`.
         unsafe {

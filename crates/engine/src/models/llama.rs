@@ -1,9 +1,9 @@
 //! Llama and models of its shape: pre-normalised blocks of grouped-query attention and a gated unit.
 
-use annulus_plan::Kind;
+use annulus_plan::{Heads, Kind};
 use mlx_rs::Array;
 
-use super::Model;
+use super::{CacheLayer, Model};
 use crate::cache::Pass;
 use crate::checkpoint::{Config, LoadError};
 use crate::error::Result;
@@ -34,7 +34,7 @@ struct Llama {
     /// Absent when the embedding serves.
     head: Option<Linear>,
     rope: Rope,
-    kinds: Vec<Kind>,
+    cache: Vec<CacheLayer>,
     context: usize,
     vocabulary: usize,
 }
@@ -68,7 +68,7 @@ pub(super) fn load(weights: &Weights<'_>) -> std::result::Result<Box<dyn Model>,
         norm: weights.rms_norm("model.norm", width, shape.eps)?,
         head,
         rope: rope(weights, &shape)?,
-        kinds: vec![Kind::Full; shape.layers],
+        cache: vec![shape.cache_layer(); shape.layers],
         context: shape.context,
         vocabulary,
     }))
@@ -112,6 +112,12 @@ impl Shape {
             // Libraries differ in what an absent field means, the weights do not.
             tied: config.optional("tie_word_embeddings")?.unwrap_or(!weights.checkpoint.has("lm_head.weight")),
         })
+    }
+
+    fn cache_layer(&self) -> CacheLayer {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let heads = Heads { kv_heads: count(self.kv_heads), head_dim: count(self.head_dim) };
+        CacheLayer { kind: Kind::Full, heads }
     }
 }
 
@@ -211,8 +217,8 @@ impl Attention {
 }
 
 impl Model for Llama {
-    fn cache_kinds(&self) -> &[Kind] {
-        &self.kinds
+    fn cache_layers(&self) -> &[CacheLayer] {
+        &self.cache
     }
 
     fn context_length(&self) -> usize {

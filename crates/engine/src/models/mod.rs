@@ -2,7 +2,7 @@
 
 mod llama;
 
-use annulus_plan::Kind;
+use annulus_plan::{Heads, Kind};
 use mlx_rs::Array;
 
 use crate::cache::Pass;
@@ -10,10 +10,19 @@ use crate::checkpoint::LoadError;
 use crate::error::Result;
 use crate::weights::Weights;
 
+/// What a layer keeps of each token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheLayer {
+    /// How its columns lie.
+    pub kind: Kind,
+    /// The shape of a key, which is that of a value.
+    pub heads: Heads,
+}
+
 /// A model whose weights are loaded.
 pub trait Model {
-    /// How the columns of each layer's cache lie.
-    fn cache_kinds(&self) -> &[Kind];
+    /// The layers that have a cache of their own, in order. [`Pass`] counts layers by this list.
+    fn cache_layers(&self) -> &[CacheLayer];
 
     /// Positions that the model was made for.
     fn context_length(&self) -> usize;

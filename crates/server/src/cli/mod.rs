@@ -2,6 +2,7 @@
 //!
 //! Every flag can also be given as an environment variable, `ANNULUS_` and its name.
 
+mod bench;
 mod chat;
 mod doctor;
 mod generate;
@@ -10,6 +11,7 @@ mod log;
 mod logits;
 mod memory;
 mod model;
+mod perplexity;
 mod plan;
 mod sampling;
 mod serve;
@@ -44,6 +46,10 @@ enum Command {
     Chat(chat::Args),
     /// Write the logits of every position of a list of tokens to a file.
     Logits(logits::Args),
+    /// Measure how well a model foretells a text, and what another way of keeping its cache changes.
+    Perplexity(perplexity::Args),
+    /// Measure prefill and decode at lengths and batch sizes.
+    Bench(bench::Args),
     /// Show what this machine offers and what is missing.
     Doctor(doctor::Args),
     /// List the models that are here.
@@ -79,6 +85,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Generate(args) => generate::run(&args)?,
         Command::Chat(args) => chat::run(&args)?,
         Command::Logits(args) => logits::run(&args)?,
+        Command::Perplexity(args) => perplexity::run(&args)?,
+        Command::Bench(args) => bench::run(&args)?,
         Command::List(args) => list::run(&args)?,
         // Their outcome is more than done or failed.
         Command::Doctor(args) => return doctor::run(&args),

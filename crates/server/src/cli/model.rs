@@ -2,6 +2,7 @@
 
 use std::io;
 
+use annulus_engine::cache::KvOptions;
 use annulus_engine::device::{ComputeDtype, DeviceChoice};
 use annulus_engine::engine::Engine;
 use annulus_engine::load::{self, Kernels, LoadOptions, Loaded, WeightForm};
@@ -35,6 +36,18 @@ pub(super) struct How {
     /// How to keep quantized weights; auto spells them out where that is faster and there is memory for it.
     #[arg(long, env = "ANNULUS_WEIGHTS", default_value = "auto", value_parser = choice(WEIGHTS))]
     weights: WeightForm,
+    /// Quantize keys and values to so many bits (2, 3, 4, 5, 6 or 8); plain when absent.
+    #[arg(long, env = "ANNULUS_KV_BITS", value_name = "BITS")]
+    kv_bits: Option<i32>,
+    /// How many numbers share a scale in a quantized KV cache (32, 64 or 128); by default 64, or 32 for small heads.
+    #[arg(long, env = "ANNULUS_KV_GROUP_SIZE", value_name = "NUMBERS", requires = "kv_bits")]
+    kv_group_size: Option<i32>,
+    /// Bound the KV cache of layers that attend to everything: it keeps the first 4 tokens and the newest, W in all.
+    #[arg(long, env = "ANNULUS_MAX_KV_SIZE", value_name = "W")]
+    max_kv_size: Option<u32>,
+    /// Tokens that a prompt and its answer may take together; by default as many as the model was made for.
+    #[arg(long, env = "ANNULUS_CTX_SIZE", value_name = "TOKENS")]
+    ctx_size: Option<usize>,
 }
 
 const DEVICES: &[(&str, DeviceChoice)] =
@@ -85,6 +98,8 @@ impl Args {
             compute_dtype: self.how.compute_dtype,
             kernels: self.how.kernels,
             weights: self.how.weights,
+            kv: KvOptions { bits: self.how.kv_bits, group: self.how.kv_group_size, max_size: self.how.max_kv_size },
+            context: self.how.ctx_size,
             fault_after: None,
         }
     }
