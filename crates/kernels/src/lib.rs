@@ -12,13 +12,16 @@
 //!
 //! This crate knows nothing of MLX; its results are tested against sums in float64.
 
+pub mod attention;
 pub mod cblas;
 pub mod dequantize;
 pub mod gemv;
 pub mod input;
 pub mod memory;
+pub mod norm;
 pub mod packed;
 pub mod pool;
 pub mod product;
+pub mod rope;
 pub mod sgemm;
 pub mod simd;
