@@ -1,10 +1,11 @@
 """Compares Annulus with mlx-lm on the same weights, which mlx-lm or `convert.py` wrote.
 
 With MLX's own kernels (`--kernels mlx`) and the same type, every logit must be the same to the bit: one forward of the
-whole prompt, the prompt in chunks, and tokens one by one through the cache. With our kernels the largest difference is
-printed, and greedy tokens must be the same.
+whole prompt, the prompt in chunks, and tokens one by one through the cache, past several turns of a sliding window. With
+our kernels the largest difference is printed, and greedy tokens must be the same.
 
-usage: parity.py BINARY MODEL.gguf WORK_FOLDER
+usage: parity.py BINARY MODEL.gguf WORK_FOLDER [PART_OF_A_NAME]      all but quantized experts
+       parity.py --experts BINARY MODEL.gguf WORK_FOLDER             quantized experts, which need another mlx-lm
 """
 
 import json
@@ -13,65 +14,32 @@ import sys
 from pathlib import Path
 
 import mlx.core as mx
-import mlx.nn as nn
 import numpy as np
-from mlx.utils import tree_flatten, tree_map
-from mlx_lm.models import llama
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load, load_model
 
-from convert import main as convert
+import checkpoints
+import variants
+from compare import compare, failures, random_tokens, report
 from prompts import PROMPTS
 
 mx.set_default_device(mx.cpu)
-failures = []
-
-
-def report(name, passed, detail=""):
-    print(f"{'ok  ' if passed else 'FAIL'} {name} {detail}", flush=True)
-    if not passed:
-        failures.append(name)
-
-
-def reference(model, tokens, split):
-    """Logits of every position, float32, with the tokens run in parts through one cache."""
-    cache, parts, at = make_prompt_cache(model), [], 0
-    for length in split + [1] * (len(tokens) - sum(split)):
-        logits = model(mx.array([tokens[at:at + length]]), cache=cache)[0].astype(mx.float32)
-        mx.eval(logits)
-        parts.append(np.array(logits))
-        at += length
-    return np.concatenate(parts)
-
-
-def ours(binary, model, tokens, split, work, *flags):
-    out = work / "logits.safetensors"
-    command = [binary, "logits", str(model), "--tokens", ",".join(map(str, tokens)), "--out", str(out), *flags]
-    if split != [len(tokens)]:
-        command += ["--split", ",".join(map(str, split))]
-    subprocess.run(command, check=True)
-    return np.array(mx.load(str(out))["logits"])
-
 
 SPLITS = {"prompt whole": [120], "prompt in chunks": [48, 48, 24], "decode": [100]}
+# Chunks shorter than the window, as long, longer, and such that the ring has turned before one that does not fill it.
+TINY_SPLITS = {"prompt whole": [232], "prompt in chunks": [1, 15, 16, 17, 5, 40, 64, 11, 63], "200 decode steps": [32]}
 
 
-def compare_logits(name, binary, ours_model, theirs, vocabulary, work, dtype="f32", own=True):
-    generator = np.random.default_rng(7)
-    tokens = generator.integers(0, vocabulary, 120).tolist()
-    for split_name, split in SPLITS.items():
-        want = reference(theirs, tokens, split)
-        flags = ("--compute-dtype", dtype)
-        got = ours(binary, ours_model, tokens, split, work, "--kernels", "mlx", *flags)
-        difference = np.abs(got - want).max()
-        report(f"{name}, {split_name}: logits equal to the bit", np.array_equal(got, want), f"(largest difference {difference:.3g})")
-        if own:
-            got = ours(binary, ours_model, tokens, split, work, *flags)
-            spread = want.std()
-            difference = np.abs(got - want).max()
-            agree = (got.argmax(-1) == want.argmax(-1)).mean()
-            report(f"{name}, {split_name}: own kernels", difference < 1e-3 * spread,
-                   f"(largest difference {difference:.3g}, logits spread {spread:.3g}, same first choice {agree:.1%})")
+def compare_tiny(binary, folder, work, cases, only=""):
+    for name, (config, dtype, *how) in cases.items():
+        if only not in name:
+            continue
+        checkpoint = work / "tiny"
+        vocabulary = checkpoints.write(checkpoint, config, dtype, *how)
+        for helper in ("tokenizer.json", "tokenizer_config.json"):
+            (checkpoint / helper).write_bytes((folder / helper).read_bytes())
+        model, _ = load_model(checkpoint)
+        compare(name, binary, checkpoint, model, random_tokens(vocabulary, 232), TINY_SPLITS, work, dtype, own=dtype == "f32")
 
 
 def compare_greedy(binary, gguf, theirs, tokenizer):
@@ -108,60 +76,29 @@ def greedy(model, ids, count, ends):
     return tokens, margins
 
 
-TINY = {
-    "plain": {},
-    "linear scaling": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
-    "llama3 scaling": {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                                        "original_max_position_embeddings": 64}},
-    "traditional pairs": {"rope_traditional": True},
-    "biases, head of its own, one KV head": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False,
-                                             "num_key_value_heads": 1},
-    "4-bit": {"bits": 4},
-    "8-bit, groups of 32, bf16": {"bits": 8, "group_size": 32, "dtype": mx.bfloat16},
-    "bf16": {"dtype": mx.bfloat16},
-}
+def compare_default(binary, gguf, folder, work):
+    model, tokenizer = load(str(folder))
+    tokens = random_tokens(49152, 120)
+    compare("default model as GGUF", binary, gguf, model, tokens, SPLITS, work, own=True)
+    compare("default model as a folder", binary, folder, model, tokens, SPLITS, work)
+    compare_greedy(binary, gguf, model, tokenizer)
 
 
-def tiny(folder, options):
-    """A small random Llama, written by mlx-lm's side: its module, its names, its quantization."""
-    options = dict(options)
-    dtype, bits, group_size = options.pop("dtype", mx.float32), options.pop("bits", None), options.pop("group_size", 64)
-    config = {"model_type": "llama", "hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 3,
-              "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "vocab_size": 320, "rope_theta": 10000.0,
-              "max_position_embeddings": 512, "tie_word_embeddings": True, **options}
-    mx.random.seed(11)
-    model = llama.Model(llama.ModelArgs.from_dict(config))
-    # Larger than usual, so that positions and masks matter to the result.
-    model.update(tree_map(lambda a: (mx.random.normal(a.shape) * (0.12 if a.ndim > 1 else 0.3) + (a.ndim == 1)).astype(dtype), model.parameters()))
-    if bits:
-        nn.quantize(model, group_size=group_size, bits=bits)
-        config["quantization"] = {"group_size": group_size, "bits": bits}
-    folder.mkdir(parents=True, exist_ok=True)
-    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
-    (folder / "config.json").write_text(json.dumps(config))
-    return config["vocab_size"]
-
-
-def main(binary, gguf, work):
+def main(*arguments):
+    experts = arguments[0] == "--experts"
+    binary, gguf, work, *only = arguments[1:] if experts else arguments
     work = Path(work)
     folder = work / "smollm2"
     if not (folder / "config.json").exists():
+        from convert import main as convert  # The environment for experts has no `gguf` and comes second.
+
         convert(gguf, folder)
-    for name, options in TINY.items():
-        checkpoint = work / "tiny"
-        vocabulary = tiny(checkpoint, options)
-        for helper in ("tokenizer.json", "tokenizer_config.json"):
-            (checkpoint / helper).write_bytes((folder / helper).read_bytes())
-        theirs, _ = load_model(checkpoint)
-        dtype = "bf16" if options.get("dtype", mx.float32) == mx.bfloat16 else "f32"
-        compare_logits(f"tiny Llama, {name}", binary, checkpoint, theirs, vocabulary, work, dtype, own=dtype == "f32")
-    theirs, tokenizer = load(str(folder))
-    compare_logits("default model as GGUF", binary, gguf, theirs, 49152, work)
-    compare_logits("default model as a folder", binary, folder, theirs, 49152, work, own=False)
-    compare_greedy(binary, gguf, theirs, tokenizer)
+    compare_tiny(binary, folder, work, variants.QUANTIZED_EXPERTS if experts else variants.PLAIN, *only)
+    if not experts and not only:
+        compare_default(binary, gguf, folder, work)
     print(f"{len(failures)} failed" if failures else "all as it must be")
     return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4]))
+    sys.exit(main(*sys.argv[1:]))

@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`definition`]: what attention over a cache means;
+//! - [`pair`]: a cache beside what it should hold;
 //! - [`tiny`]: writes complete, tiny, random models;
 //! - [`gguf`]: writes GGUF files, sound and broken ones;
 //! - [`model`]: finds the default model.
@@ -9,4 +10,5 @@
 pub mod definition;
 pub mod gguf;
 pub mod model;
+pub mod pair;
 pub mod tiny;

@@ -2,10 +2,15 @@
 //!
 //! The kernels are chosen for a whole process, so these tests have a file of their own.
 
+use annulus_engine::cache::KvOptions;
 use annulus_engine::load::{Kernels, LoadOptions, Loaded, WeightForm, load};
 use annulus_tests::tiny::{RopeScaling, TinyOptions, tiny_llama};
 
 fn open(options: TinyOptions, weights: WeightForm) -> Loaded {
+    open_with(options, weights, KvOptions::default())
+}
+
+fn open_with(options: TinyOptions, weights: WeightForm, kv: KvOptions) -> Loaded {
     let folder = tempfile::tempdir().unwrap();
     tiny_llama(folder.path(), options).unwrap();
     // Weights are mapped: the folder may go while the model stays.
@@ -13,6 +18,7 @@ fn open(options: TinyOptions, weights: WeightForm) -> Loaded {
         model: Some(folder.path().display().to_string()),
         kernels: Kernels::Mlx,
         weights,
+        kv,
         ..LoadOptions::default()
     })
     .unwrap_or_else(|error| panic!("{error}"))
@@ -34,6 +40,47 @@ fn a_prompt_in_parts_equals_one_forward() {
             let parts = model.session.all_logits(&tokens, split).unwrap();
             assert!(whole == parts, "{rope_scaling:?} {split:?}");
         }
+    }
+}
+
+const SPLITS: [&[usize]; 5] = [&[], &[1, 88, 1], &[16, 7, 1, 40], &[89], &[45, 45]];
+
+/// The same over quantized columns, which every query sees as they are stored, its own among them.
+#[test]
+fn quantized_caches_give_the_logits_of_one_forward() {
+    for (bits, group) in [(8, None), (4, Some(32)), (3, Some(32))] {
+        let options = TinyOptions { head_dim: 64, ..TinyOptions::default() };
+        let mut model = open_with(options, WeightForm::Auto, KvOptions { bits: Some(bits), group, max_size: None });
+        let tokens = tokens(90);
+        let whole = model.session.all_logits(&tokens, &[90]).unwrap();
+        for split in SPLITS {
+            assert!(whole == model.session.all_logits(&tokens, split).unwrap(), "{bits} bits, {split:?}");
+        }
+    }
+}
+
+/// The same over bounded caches, up to the order in which their columns are added. Where what one layer adds up is rounded
+/// to few bits in the next, a last bit may become a whole step: with quantized columns the law is strict for one layer only.
+#[test]
+fn bounded_caches_give_the_logits_of_one_forward() {
+    for (max_size, bits, layers, tolerance) in
+        [(5, None, 2, 1e-4), (16, None, 2, 1e-4), (90, None, 2, 1e-4), (16, Some(8), 1, 1e-4), (16, Some(8), 2, 0.02)]
+    {
+        let options = TinyOptions { head_dim: 64, layers, ..TinyOptions::default() };
+        let kv = KvOptions { bits, group: None, max_size: Some(max_size) };
+        let mut model = open_with(options.clone(), WeightForm::Auto, kv);
+        let tokens = tokens(90);
+        let whole = model.session.all_logits(&tokens, &[90]).unwrap();
+        for split in SPLITS {
+            let parts = model.session.all_logits(&tokens, split).unwrap();
+            let most = whole.iter().zip(&parts).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(most <= tolerance, "at most {max_size}, {bits:?} bits, {split:?}: {most}");
+        }
+        let mut unbounded = open_with(options, WeightForm::Auto, KvOptions { max_size: None, ..kv });
+        let unbounded = unbounded.session.all_logits(&tokens, &[90]).unwrap();
+        let same = whole.iter().zip(&unbounded).take_while(|(a, b)| (*a - *b).abs() < 0.05).count() / 320;
+        assert!(same >= max_size as usize, "the first {max_size} positions see all, but only {same} are alike");
+        assert!(same < 90 || max_size == 90, "a bound of {max_size} changed nothing");
     }
 }
 

@@ -80,15 +80,25 @@ impl Session {
         Cache::new(Arrangement { growth, ..self.arrangement.clone() }, 1)
     }
 
-    /// Runs a few tokens, so that kernels which MLX compiles at their first use are there before the first request.
+    /// Runs chunks of several sizes, so that kernels which MLX compiles at their first use are there before the first
+    /// request: it uses others for one token, a few, and many, and for a prompt's later chunks.
     ///
     /// # Errors
     /// When a step fails.
     pub fn warm_up(&mut self) -> Result<()> {
-        let mut cache = self.cache(0)?;
-        for tokens in [&[0u32; 8][..], &[0]] {
-            let hidden = self.forward(&mut cache, &row(tokens))?;
-            transforms::eval([&self.model.logits(&last(&hidden)?)?])?;
+        let whole = self.chunk.tokens().min(512);
+        for lengths in [&[whole, whole, 1][..], &[40, 1], &[8, 1, 1]] {
+            let mut cache = self.cache(0)?;
+            let mut room = self.front.context_length;
+            for length in lengths {
+                if *length > room {
+                    break;
+                }
+                let hidden = self.forward(&mut cache, &row(&vec![0; *length]))?;
+                let token = self.choose(&last(&hidden)?, &Sampler::new(&self.front.sampling), &Job::default(), 0)?;
+                token.read()?;
+                room -= length;
+            }
         }
         Ok(())
     }

@@ -200,7 +200,7 @@ fn kv_words(options: KvOptions, format: Format) -> String {
 
 /// The type that the checkpoint's own weights have: that of its embedding, or of the embedding's scales.
 fn stored_dtype(checkpoint: &Checkpoint) -> Dtype {
-    match checkpoint.describe("model.embed_tokens.weight") {
+    match models::embedding_name(checkpoint).and_then(|name| checkpoint.describe(&name)) {
         Some((_, checkpoint::Dtype::BF16)) => Dtype::Bfloat16,
         Some((_, checkpoint::Dtype::F16)) => Dtype::Float16,
         _ => Dtype::Float32,

@@ -255,6 +255,24 @@ pub fn item_size(dtype: Dtype) -> usize {
     }
 }
 
+/// A number in float32, in which MLX takes most of its parameters.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "rounding is what was asked for")]
+pub fn rounded(value: f64) -> f32 {
+    value as f32
+}
+
+/// A number as an array without axes, rounded to `dtype` by way of float32, as MLX's own layers make their constants.
+#[must_use]
+pub fn scalar(value: f64, dtype: Dtype) -> Array {
+    let value = rounded(value);
+    match dtype {
+        Dtype::Float16 => Array::from_slice(&[half::f16::from_f32(value)], &[]),
+        Dtype::Bfloat16 => Array::from_slice(&[half::bf16::from_f32(value)], &[]),
+        _ => Array::from_f32(value),
+    }
+}
+
 /// How many operations evaluating `array` would run.
 ///
 /// # Errors

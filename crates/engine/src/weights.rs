@@ -9,10 +9,10 @@ use mlx_rs::{Array, Dtype};
 
 use annulus_kernels::dequantize;
 
-use crate::checkpoint::{self, Affine, Checkpoint, Config, LoadError, Plain, TensorData};
+use crate::checkpoint::{self, Checkpoint, Config, LoadError, Plain, TensorData};
 use crate::device::Backend;
 use crate::mlx::{self, Floats};
-use crate::nn::{Linear, Matrix, RmsNorm};
+use crate::nn::{Activation, Affine, Gated, Linear, Matrix, RmsNorm, Stack, Table};
 
 /// In which form quantized matrices are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,19 +52,76 @@ impl Weights<'_> {
         match self.checkpoint.tensor(&name, Some(&[outputs, inputs]))? {
             TensorData::Plain(plain) => Ok(Matrix::Dense { transposed: self.plain(&name, &plain)?.t() }),
             TensorData::Affine(affine) => match self.representation {
-                Representation::Packed => Ok(Matrix::Affine {
-                    packed: self.stored(&name, &affine.packed)?,
-                    scales: self.plain(&name, &affine.scales)?,
-                    biases: self.plain(&name, &affine.biases)?,
-                    group_size: int(affine.group_size),
-                    bits: int(affine.bits),
-                }),
+                Representation::Packed => Ok(Matrix::Affine(self.packed(&name, &affine)?)),
                 Representation::Dense => {
                     let array = self.dense(&name, &affine, &[int(outputs), int(inputs)])?;
                     Ok(Matrix::Dense { transposed: self.cast(&name, array)?.t() })
                 }
             },
         }
+    }
+
+    /// `PATH.weight` as rows to be looked up, `[rows, columns]`: as stored, whatever becomes of matrices.
+    ///
+    /// # Errors
+    /// When it is missing or of another shape.
+    pub fn table(&self, path: &str, rows: usize, columns: usize) -> Result<Table, LoadError> {
+        let name = format!("{path}.weight");
+        let rows = match self.checkpoint.tensor(&name, Some(&[rows, columns]))? {
+            TensorData::Plain(plain) => Matrix::Dense { transposed: self.stored(&name, &plain)?.t() },
+            TensorData::Affine(affine) => Matrix::Affine(self.packed(&name, &affine)?),
+        };
+        Ok(Table { rows, dtype: self.dtype })
+    }
+
+    /// `PATH.weight` as one matrix an expert, `[experts, outputs, inputs]`.
+    ///
+    /// # Errors
+    /// When it is missing or of another shape.
+    pub fn stack(&self, path: &str, experts: usize, outputs: usize, inputs: usize) -> Result<Stack, LoadError> {
+        let name = format!("{path}.weight");
+        let shape = [experts, outputs, inputs];
+        match self.checkpoint.tensor(&name, Some(&shape))? {
+            TensorData::Plain(plain) => self.dense_stack(&name, self.plain(&name, &plain)?),
+            TensorData::Affine(affine) => match self.representation {
+                Representation::Packed => Ok(Stack::Affine(self.packed(&name, &affine)?)),
+                Representation::Dense => {
+                    let array = self.dense(&name, &affine, &shape.map(int))?;
+                    self.dense_stack(&name, self.cast(&name, array)?)
+                }
+            },
+        }
+    }
+
+    /// The tensor `name`, `[experts, parts * outputs, inputs]`, as `parts` stacks of one matrix an expert: transformers
+    /// keeps gate and up in one.
+    ///
+    /// # Errors
+    /// When it is missing, of another shape, or quantized.
+    pub fn fused_stacks(
+        &self,
+        name: &str,
+        parts: usize,
+        [experts, outputs, inputs]: [usize; 3],
+    ) -> Result<Vec<Stack>, LoadError> {
+        let shape = [experts, outputs.saturating_mul(parts), inputs];
+        let TensorData::Plain(plain) = self.checkpoint.tensor(name, Some(&shape))? else {
+            return Err(self.unusable(name));
+        };
+        let whole = self.plain(name, &plain)?;
+        let failed = |error| self.failed(name, &error);
+        (0..parts)
+            .map(|part| {
+                let slice = mlx::slice(&whole, 1, int(part * outputs), int((part + 1) * outputs)).map_err(failed)?;
+                // A copy of its own: products of slices would copy the slice each time.
+                self.dense_stack(name, self.computed(name, slice.contiguous())?)
+            })
+            .collect()
+    }
+
+    fn dense_stack(&self, name: &str, stack: Array) -> Result<Stack, LoadError> {
+        let transposed = stack.swap_axes(-1, -2).map_err(|error| self.failed(name, &error))?;
+        Ok(Stack::Dense { transposed })
     }
 
     /// A linear layer; its bias is required where `bias` says so.
@@ -82,7 +139,38 @@ impl Weights<'_> {
     /// # Errors
     /// When its weight is missing or of another shape.
     pub fn rms_norm(&self, path: &str, width: usize, eps: f32) -> Result<RmsNorm, LoadError> {
-        Ok(RmsNorm { weight: self.vector(&format!("{path}.weight"), width)?, eps })
+        Ok(RmsNorm { weight: Some(self.vector(&format!("{path}.weight"), width)?), eps })
+    }
+
+    /// An RMS norm whose factor the checkpoint keeps less one.
+    ///
+    /// # Errors
+    /// When its weight is missing or of another shape.
+    pub fn rms_norm_less_one(&self, path: &str, width: usize, eps: f32) -> Result<RmsNorm, LoadError> {
+        let name = format!("{path}.weight");
+        let weight = self.vector(&name, width)?;
+        let factor = self.computed(&name, mlx::scalar(1.0, self.dtype).add(weight))?;
+        Ok(RmsNorm { weight: Some(factor), eps })
+    }
+
+    /// A gated unit: `PATH.gate_proj`, `PATH.up_proj` and `PATH.down_proj`.
+    ///
+    /// # Errors
+    /// When a tensor is missing or of another shape.
+    pub fn gated(
+        &self,
+        path: &str,
+        inner: usize,
+        width: usize,
+        bias: bool,
+        activation: Activation,
+    ) -> Result<Gated, LoadError> {
+        Ok(Gated {
+            gate: self.linear(&format!("{path}.gate_proj"), inner, width, bias)?,
+            up: self.linear(&format!("{path}.up_proj"), inner, width, bias)?,
+            down: self.linear(&format!("{path}.down_proj"), width, inner, bias)?,
+            activation,
+        })
     }
 
     /// A tensor of one axis, in the compute type.
@@ -96,8 +184,19 @@ impl Weights<'_> {
         }
     }
 
+    /// A quantized tensor as it is packed, with scales and biases in the compute type.
+    fn packed(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Affine, LoadError> {
+        Ok(Affine {
+            packed: self.stored(name, &affine.packed)?,
+            scales: self.plain(name, &affine.scales)?,
+            biases: self.plain(name, &affine.biases)?,
+            group_size: int(affine.group_size),
+            bits: int(affine.bits),
+        })
+    }
+
     /// A quantized tensor spelled out in float32.
-    fn dense(&self, name: &str, affine: &Affine<'_>, shape: &[i32]) -> Result<Array, LoadError> {
+    fn dense(&self, name: &str, affine: &checkpoint::Affine<'_>, shape: &[i32]) -> Result<Array, LoadError> {
         let unusable = || self.unusable(name);
         let scales = affine.scales.to_f32().ok_or_else(unusable)?;
         let biases = affine.biases.to_f32().ok_or_else(unusable)?;
@@ -142,9 +241,16 @@ impl Weights<'_> {
         if array.dtype() == self.dtype {
             return Ok(array);
         }
-        let converted = array.as_dtype(self.dtype).map_err(|error| self.failed(name, &error))?;
-        converted.eval().map_err(|error| self.failed(name, &error))?;
-        Ok(converted)
+        self.computed(name, array.as_dtype(self.dtype))
+    }
+
+    /// What was computed of the tensor `name`, evaluated once and for all.
+    ///
+    /// # Errors
+    /// When MLX fails.
+    pub fn computed(&self, name: &str, array: mlx::Result<Array>) -> Result<Array, LoadError> {
+        let evaluated = array.and_then(|array| array.eval().map(|()| array));
+        evaluated.map_err(|error| self.failed(name, &error))
     }
 
     fn unusable(&self, name: &str) -> LoadError {
@@ -161,7 +267,7 @@ impl Weights<'_> {
 }
 
 /// A size as MLX takes it. Tensors have been checked against their files, so it fits.
-fn int(size: usize) -> i32 {
+pub(crate) fn int(size: usize) -> i32 {
     i32::try_from(size).unwrap_or(i32::MAX)
 }
 

@@ -305,8 +305,7 @@ impl Config {
     /// # Errors
     /// When an entry is incomplete, or asks for something that does not exist.
     pub fn quantization(&self, module: &str) -> Result<Option<Quantization>, LoadError> {
-        // mlx-lm writes both; `quantization_config` alone may also describe another library's scheme.
-        let Some(common) = self.section("quantization")? else {
+        let Some(common) = self.quantization_section()? else {
             return Ok(None);
         };
         match common.fields.get(module) {
@@ -319,14 +318,43 @@ impl Config {
         }
     }
 
+    /// The object that says how weights are quantized, of the whole or of its text model. mlx-lm writes two of the same
+    /// content; `quantization_config` alone may also describe the scheme of another library.
+    ///
+    /// # Errors
+    /// When it does.
+    pub fn quantization_section(&self) -> Result<Option<Self>, LoadError> {
+        match self.own_quantization_section()? {
+            Some(section) => Ok(Some(section)),
+            None => self.section("text_config")?.map_or(Ok(None), |text| text.own_quantization_section()),
+        }
+    }
+
+    fn own_quantization_section(&self) -> Result<Option<Self>, LoadError> {
+        if let Some(section) = self.section("quantization")? {
+            return Ok(Some(section));
+        }
+        let Some(section) = self.section("quantization_config")? else {
+            return Ok(None);
+        };
+        match section.optional::<String>("quant_method")? {
+            None => Ok(Some(section)),
+            Some(method) => {
+                let possible = "plain weights, and MLX's affine groups as `mlx_lm.convert -q` writes them";
+                Err(self.unsupported(&format!("quantization_config of the method {method:?}"), possible))
+            }
+        }
+    }
+
     /// Reads this object as one entry; what it leaves out is taken from the common one.
     fn quantization_here(&self, common: &Self) -> Result<Quantization, LoadError> {
         let field = |name| {
             if self.value(name).is_some() { self } else { common }
         };
-        let mode: Option<String> = field("mode").optional("mode")?;
+        // An entry of its own without a mode is affine, whatever the common mode is.
+        let mode: Option<String> = self.optional("mode")?;
         if let Some(mode) = mode.filter(|mode| mode != "affine") {
-            return Err(field("mode").error("mode", format!("must be \"affine\", found {mode:?}")));
+            return Err(self.error("mode", format!("must be \"affine\", found {mode:?}")));
         }
         let bits = field("bits").required("bits")?;
         if !matches!(bits, 2 | 3 | 4 | 5 | 6 | 8) {
@@ -334,8 +362,8 @@ impl Config {
             return Err(field("bits").error("bits", problem));
         }
         let group_size = field("group_size").required("group_size")?;
-        if !matches!(group_size, 16 | 32 | 64 | 128) {
-            let problem = format!("must be 16, 32, 64 or 128, found {group_size}");
+        if !matches!(group_size, 32 | 64 | 128) {
+            let problem = format!("must be 32, 64 or 128, found {group_size}");
             return Err(field("group_size").error("group_size", problem));
         }
         Ok(Quantization { group_size, bits })
@@ -406,6 +434,7 @@ mod tests {
             "same": true,
             "odd": {"bits": 7},
             "foreign": {"bits": 4, "mode": "mxfp4"},
+            "narrow": {"group_size": 16},
         }}));
         let quantization = |module| config.quantization(module).unwrap();
         let of = |group_size, bits| Some(Quantization { group_size, bits });
@@ -417,6 +446,30 @@ mod tests {
         let error = |module| config.quantization(module).unwrap_err().to_string();
         assert!(error("odd").contains(r#""quantization.odd.bits" must be 2, 3, 4"#));
         assert!(error("foreign").contains(r#"must be "affine", found "mxfp4""#));
+        assert!(error("narrow").contains(r#""quantization.narrow.group_size" must be 32, 64 or 128, found 16"#));
+    }
+
+    #[test]
+    fn quantization_is_found_where_libraries_write_it() {
+        let groups = json!({"group_size": 32, "bits": 3});
+        let of = |value| config(value).quantization("up").unwrap();
+        let expected = Some(Quantization { group_size: 32, bits: 3 });
+        assert_eq!(of(json!({"quantization": groups, "quantization_config": {"quant_method": "x"}})), expected);
+        assert_eq!(of(json!({"quantization_config": groups})), expected);
+        assert_eq!(of(json!({"text_config": {"quantization_config": groups}})), expected);
+        assert_eq!(of(json!({"text_config": {}})), None);
+        let foreign = config(json!({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 64}}));
+        let error = foreign.quantization("up").unwrap_err().to_string();
+        assert!(error.contains(r#""gptq" is not supported"#) && error.contains("affine"), "{error}");
+    }
+
+    #[test]
+    fn an_entry_without_a_mode_is_affine() {
+        let config = config(json!({"quantization": {
+            "group_size": 32, "bits": 4, "mode": "mxfp4", "router": {"group_size": 64, "bits": 8},
+        }}));
+        assert_eq!(config.quantization("router").unwrap(), Some(Quantization { group_size: 64, bits: 8 }));
+        assert!(config.quantization("up").unwrap_err().to_string().contains("mxfp4"));
     }
 
     #[test]

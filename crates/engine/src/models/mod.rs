@@ -1,6 +1,13 @@
 //! The architectures, one file each.
 
+mod dense;
+mod fields;
+mod gemma3;
+mod gemma4;
 mod llama;
+mod output;
+mod part;
+mod qwen3;
 
 use annulus_plan::{Heads, Kind};
 use mlx_rs::Array;
@@ -10,6 +17,8 @@ use crate::checkpoint::LoadError;
 use crate::error::Result;
 use crate::weights::Weights;
 
+pub(crate) use part::embedding_name;
+
 /// What a layer keeps of each token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLayer {
@@ -17,6 +26,14 @@ pub struct CacheLayer {
     pub kind: Kind,
     /// The shape of a key, which is that of a value.
     pub heads: Heads,
+}
+
+impl CacheLayer {
+    /// A layer with so many heads of keys and values, of this width each.
+    fn new(kind: Kind, kv_heads: usize, head_dim: usize) -> Self {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self { kind, heads: Heads { kv_heads: count(kv_heads), head_dim: count(head_dim) } }
+    }
 }
 
 /// A model whose weights are loaded.
@@ -43,17 +60,31 @@ pub trait Model {
     fn logits(&self, hidden: &Array) -> Result<Array>;
 }
 
-type Loader = fn(&Weights<'_>) -> std::result::Result<Box<dyn Model>, LoadError>;
+/// The result of loading.
+type Load<T> = std::result::Result<T, LoadError>;
+
+type Loader = fn(&Weights<'_>) -> Load<Box<dyn Model>>;
 
 /// The architectures by the `model_type` of their configs.
-const ARCHITECTURES: &[(&str, Loader)] = &[("llama", llama::load)];
+const ARCHITECTURES: &[(&str, Loader)] = &[
+    ("gemma3", gemma3::load),
+    ("gemma3_text", gemma3::load),
+    ("gemma4", gemma4::load),
+    ("gemma4_text", gemma4::load),
+    ("gemma4_unified", gemma4::load),
+    ("gemma4_unified_text", gemma4::load),
+    ("llama", llama::load),
+    ("qwen3", qwen3::load),
+];
 
 /// Loads whichever architecture the config names.
 ///
 /// # Errors
 /// When it is not known, or its config or a tensor is not as it must be.
-pub fn load(weights: &Weights<'_>) -> std::result::Result<Box<dyn Model>, LoadError> {
+pub fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
     let name: String = weights.config().required("model_type")?;
+    // A scheme of another library is better named than its tensors missed.
+    weights.config().quantization_section()?;
     match ARCHITECTURES.iter().find(|(known, _)| *known == name) {
         Some((_, loader)) => loader(weights),
         None => {

@@ -1,0 +1,108 @@
+//! Where a checkpoint keeps its text model: by itself, or as a part of one that also sees and hears.
+
+use std::collections::BTreeSet;
+
+use crate::checkpoint::{Checkpoint, Config, LoadError};
+use crate::weights::Weights;
+
+/// The modules of the layers and of the output projection: of a text model by itself, and of one that is a part, as
+/// mlx-lm and as transformers name them.
+const PLACES: [Place; 3] = [
+    Place { body: "model", head: "lm_head" },
+    Place { body: "language_model.model", head: "language_model.lm_head" },
+    Place { body: "model.language_model", head: "lm_head" },
+];
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    body: &'static str,
+    head: &'static str,
+}
+
+impl Place {
+    fn of(checkpoint: &Checkpoint) -> Option<Self> {
+        PLACES.into_iter().find(|place| checkpoint.has(&embedding(place.body)))
+    }
+}
+
+fn embedding(body: &str) -> String {
+    format!("{body}.embed_tokens.weight")
+}
+
+/// The name of the tensor with one row a token, where there is one.
+pub(crate) fn embedding_name(checkpoint: &Checkpoint) -> Option<String> {
+    Place::of(checkpoint).map(|place| embedding(place.body))
+}
+
+/// A checkpoint's text model.
+#[derive(Debug)]
+pub(super) struct TextPart {
+    /// Its config: `text_config` where there is one, else the whole.
+    pub(super) config: Config,
+    /// The config of the whole.
+    whole: Config,
+    /// The module that holds embedding, layers and last norm.
+    pub(super) body: &'static str,
+    /// The output projection's module, which need not be there.
+    pub(super) head: &'static str,
+}
+
+impl TextPart {
+    /// Finds the text model; tensors of other parts are left alone, and logged.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn find(weights: &Weights<'_>) -> Result<Self, LoadError> {
+        let checkpoint = weights.checkpoint;
+        let Some(Place { body, head }) = Place::of(checkpoint) else {
+            // The error of a tensor that is missing names those that come near.
+            checkpoint.tensor(&embedding(PLACES[0].body), None)?;
+            return Err(weights.config().unsupported("a model without embedding", "embed_tokens.weight"));
+        };
+        let whole = weights.config().clone();
+        let config = whole.section("text_config")?.unwrap_or_else(|| whole.clone());
+        let part = Self { config, whole, body, head };
+        part.log_others(checkpoint);
+        Ok(part)
+    }
+
+    fn log_others(&self, checkpoint: &Checkpoint) {
+        let (body, head) = (format!("{}.", self.body), format!("{}.", self.head));
+        let others: Vec<&str> =
+            checkpoint.names().filter(|name| !name.starts_with(&body) && !name.starts_with(&head)).collect();
+        if others.is_empty() {
+            return;
+        }
+        let module = |name: &str| name.trim_start_matches("model.").split('.').next().unwrap_or(name).to_owned();
+        let modules: BTreeSet<String> = others.iter().map(|name| module(name)).collect();
+        let modules: Vec<String> = modules.into_iter().collect();
+        tracing::info!(tensors = others.len(), modules = modules.join(", "), "parts that are not text are not used");
+    }
+
+    /// The number of tokens: as stated by the text model or by the whole, else as the embedding has rows.
+    pub(super) fn vocabulary(&self, weights: &Weights<'_>) -> Result<usize, LoadError> {
+        let stated = match self.config.optional("vocab_size")? {
+            None => self.whole.optional("vocab_size")?,
+            stated => stated,
+        };
+        let rows = || {
+            let (shape, _) = weights.checkpoint.describe(&embedding(self.body))?;
+            shape.first().copied()
+        };
+        match stated.or_else(rows) {
+            Some(0) | None => Err(self.config.error("vocab_size", "must be at least 1")),
+            Some(count) => Ok(count),
+        }
+    }
+
+    /// Whether the embedding serves as output projection. Libraries differ in what an absent field means, the weights do
+    /// not.
+    pub(super) fn tied(&self, weights: &Weights<'_>) -> Result<bool, LoadError> {
+        let field = "tie_word_embeddings";
+        let stated = match self.config.optional(field)? {
+            None => self.whole.optional(field)?,
+            stated => stated,
+        };
+        Ok(stated.unwrap_or_else(|| !weights.checkpoint.has(&format!("{}.weight", self.head))))
+    }
+}

@@ -1,0 +1,108 @@
+//! Matrices of weights, in whatever form they are kept, and what multiplies with them.
+
+use mlx_rs::ops::{addmm, dequantize, quantized_matmul};
+use mlx_rs::{Array, Dtype};
+
+use crate::mlx::Result;
+
+/// A matrix of weights, one row an output.
+#[derive(Debug)]
+pub enum Matrix {
+    /// `[outputs, inputs]`, kept transposed, so that no step has to.
+    Dense {
+        /// `[inputs, outputs]`, a view of the rows as they are stored.
+        transposed: Array,
+    },
+    /// MLX's affine groups.
+    Affine(Affine),
+}
+
+/// Weights in MLX's affine groups; the leading axes are those of the matrix, or of the stack of matrices.
+#[derive(Debug)]
+pub struct Affine {
+    /// `[.., outputs, inputs * bits / 32]`, unsigned 32-bit words.
+    pub packed: Array,
+    /// `[.., outputs, inputs / group_size]`.
+    pub scales: Array,
+    /// Like `scales`.
+    pub biases: Array,
+    /// Neighbouring inputs that share a scale.
+    pub group_size: i32,
+    /// Bits of an element.
+    pub bits: i32,
+}
+
+impl Matrix {
+    /// `x * transpose(weights)`: `[.., inputs]` becomes `[.., outputs]`.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn apply(&self, x: &Array) -> Result<Array> {
+        match self {
+            Self::Dense { transposed } => x.matmul(transposed),
+            Self::Affine(Affine { packed, scales, biases, group_size, bits }) => {
+                quantized_matmul(x, packed, scales, biases, true, *group_size, *bits)
+            }
+        }
+    }
+
+    /// The rows with these indices: `[..]` becomes `[.., inputs]`.
+    ///
+    /// # Errors
+    /// When an index has no row.
+    pub fn rows(&self, indices: &Array) -> Result<Array> {
+        match self {
+            Self::Dense { transposed } => transposed.t().take_axis(indices, 0),
+            Self::Affine(Affine { packed, scales, biases, group_size, bits }) => dequantize(
+                packed.take_axis(indices, 0)?,
+                scales.take_axis(indices, 0)?,
+                &biases.take_axis(indices, 0)?,
+                *group_size,
+                *bits,
+            ),
+        }
+    }
+}
+
+/// Rows that are looked up and never multiplied with. They stay as the checkpoint stores them: such a table may be larger
+/// than the rest of its model, and a step reads a few rows of it.
+#[derive(Debug)]
+pub struct Table {
+    /// The rows.
+    pub rows: Matrix,
+    /// The type that rows are handed out in.
+    pub dtype: Dtype,
+}
+
+impl Table {
+    /// The rows with these indices: `[..]` becomes `[.., inputs]`.
+    ///
+    /// # Errors
+    /// When an index has no row.
+    pub fn rows(&self, indices: &Array) -> Result<Array> {
+        self.rows.rows(indices)?.as_dtype(self.dtype)
+    }
+}
+
+/// A linear layer.
+#[derive(Debug)]
+pub struct Linear {
+    /// The weights.
+    pub weights: Matrix,
+    /// `[outputs]`, where the layer has one.
+    pub bias: Option<Array>,
+}
+
+impl Linear {
+    /// `x * transpose(weights) + bias`.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn forward(&self, x: &Array) -> Result<Array> {
+        match (&self.weights, &self.bias) {
+            (Matrix::Dense { transposed }, Some(bias)) => addmm(bias, x, transposed, None, None),
+            (weights, Some(bias)) => weights.apply(x)?.add(bias),
+            (weights, None) => weights.apply(x),
+        }
+    }
+}

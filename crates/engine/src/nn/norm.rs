@@ -1,0 +1,24 @@
+//! Normalisation.
+
+use mlx_rs::{Array, fast};
+
+use crate::mlx::Result;
+
+/// Root-mean-square normalisation over the last axis.
+#[derive(Debug)]
+pub struct RmsNorm {
+    /// `[width]`, the learned factor; a norm without one only normalises.
+    pub weight: Option<Array>,
+    /// Added to the mean of the squares.
+    pub eps: f32,
+}
+
+impl RmsNorm {
+    /// `x / sqrt(mean(x^2) + eps) * weight`.
+    ///
+    /// # Errors
+    /// When the widths differ.
+    pub fn forward(&self, x: &Array) -> Result<Array> {
+        fast::rms_norm(x, self.weight.as_ref(), self.eps)
+    }
+}
