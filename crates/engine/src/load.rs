@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use annulus_kernels::input::Activations;
 use mlx_rs::Dtype;
 
 use crate::cache::{Format, KvOptions};
@@ -14,6 +15,7 @@ use crate::engine::{Engine, Front};
 use crate::generate::Session;
 use crate::job::Sampling;
 use crate::models;
+use crate::ops;
 use crate::text::{self, ChatTemplate, TextError, Tokenizer};
 use crate::weights::{Representation, Weights};
 use crate::worker::Worker;
@@ -31,10 +33,20 @@ pub enum Kernels {
     Mlx,
 }
 
+/// In which form activations enter the products of this project's kernels with packed weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ActivationForm {
+    /// Float32.
+    #[default]
+    F32,
+    /// In products of many rows signed bytes, with a scale for every 32: faster prompts, less exact.
+    Int8,
+}
+
 /// In which form quantized weights are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WeightForm {
-    /// Dense on a CPU with kernels of our own, where that is faster and there is memory for it; packed elsewhere.
+    /// As packed; where the CPU's kernels are MLX's, too.
     #[default]
     Auto,
     /// As the checkpoint packs them.
@@ -56,6 +68,8 @@ pub struct LoadOptions {
     pub kernels: Kernels,
     /// In which form to keep quantized weights.
     pub weights: WeightForm,
+    /// In which form activations enter products.
+    pub activations: ActivationForm,
     /// How to keep keys and values.
     pub kv: KvOptions,
     /// Positions that a prompt and its answer may take together; as many as the model was made for when absent.
@@ -149,7 +163,13 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let end_tokens = text::end_tokens(&checkpoint, &tokenizer).map_err(unreadable)?;
     let dtype = options.compute_dtype.resolve(backend, stored_dtype(&checkpoint));
     let representation = representation(options, backend, &checkpoint);
-    let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation };
+    let own = backend == Backend::Cpu && options.kernels == Kernels::Own;
+    let panels = (own && options.weights != WeightForm::Dense).then_some(match options.activations {
+        ActivationForm::F32 => Activations::F32,
+        ActivationForm::Int8 => Activations::Int8,
+    });
+    ops::choose(if own { &ops::Cpu } else { &ops::Mlx });
+    let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation, panels };
     let model = models::load(&weights).map_err(words)?;
     let arrangement = options.kv.arrange(model.cache_layers()).map_err(|error| error.to_string())?;
     let context_length = context_length(options, model.context_length())?;

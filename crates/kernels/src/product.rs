@@ -573,4 +573,24 @@ mod tests {
             }
         }
     }
+
+    /// Sums of many terms, whose errors average out: a hundredth of their size at most.
+    #[test]
+    fn bytes_are_close_in_a_layer_of_ordinary_size() {
+        let (rows, source) = (37, Source::new(400, 18, 32, 4, ScaleType::F16));
+        let x = activations(rows, source.inputs);
+        for path in Path::available() {
+            let run = |kind| {
+                let input = Input::new(path, &x, source.inputs, kind).unwrap();
+                let mut out = vec![f32::NAN; rows * source.outputs];
+                product(path, &input, &source.packed(), Finish::Store, &mut out);
+                out
+            };
+            let (exact, rounded) = (run(Activations::F32), run(Activations::Int8));
+            let squares = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>();
+            let error = squares(&mut exact.iter().zip(&rounded).map(|(a, b)| a - b));
+            let size = squares(&mut exact.iter().copied());
+            assert!(error.sqrt() <= 0.01 * size.sqrt(), "{path}: {}", (error / size).sqrt());
+        }
+    }
 }

@@ -1,43 +1,68 @@
 //! Attention over fetched columns: the one place where queries meet keys.
 
+use annulus_plan::Columns;
 use mlx_rs::Array;
 use mlx_rs::fast::{ScaledDotProductAttentionMask as FusedMask, scaled_dot_product_attention};
 use mlx_rs::ops::{expand_dims, quantized_matmul, select, softmax_axis};
 
+use super::execute::{TOKENS, column};
 use super::planes::{Affine, Format};
-use super::visible::{Visible, for_grouped_heads, lowest};
+use super::visible::{Device, Visible, for_grouped_heads, lowest};
 use crate::error::{Error, Result};
+use crate::mlx;
 
-/// The columns that a step hands to attention: the stored arrays of keys and of values.
+/// The columns that a step hands to attention: the stored arrays of keys and of values. Their planes come whole: a kernel
+/// that takes a range of columns needs no slices.
 #[derive(Debug)]
-pub(super) struct Fetched {
-    pub(super) keys: Vec<Array>,
-    pub(super) values: Vec<Array>,
+pub struct Fetched {
+    /// Whole planes of keys.
+    pub(crate) keys: Vec<Array>,
+    /// Whole planes of values.
+    pub(crate) values: Vec<Array>,
+    /// Which of their columns are read.
+    pub(crate) range: Columns,
 }
 
-/// `softmax(queries keys^T scale) values` over what each query may see.
+impl Fetched {
+    /// The columns that are read, as arrays of their own.
+    fn slices(&self) -> Result<[Vec<Array>; 2]> {
+        let of = |planes: &[Array]| planes.iter().map(|plane| fetch(plane, self.range)).collect::<Result<_>>();
+        Ok([of(&self.keys)?, of(&self.values)?])
+    }
+}
+
+/// The columns that attention reads: the plane itself when it reads all of them.
+fn fetch(plane: &Array, columns: Columns) -> Result<Array> {
+    if columns.from == 0 && column(columns.to)? == plane.dim(2) {
+        return Ok(plane.clone());
+    }
+    Ok(mlx::slice(plane, TOKENS, column(columns.from)?, column(columns.to)?)?)
+}
+
+/// `softmax(queries keys^T scale) values` over what each query may see, with MLX's own operations.
 ///
 /// `queries` is `[B, heads, N, dim]`, the columns are `[B, kv_heads, S, ..]`; the result is like `queries`.
 ///
 /// # Errors
 /// When the shapes do not fit.
-pub(super) fn attend(
+pub(crate) fn attend_with_mlx(
     queries: &Array,
     columns: &Fetched,
     format: Format,
     scale: f32,
     visible: &Visible,
 ) -> Result<Array> {
-    match (format, columns.keys.as_slice(), columns.values.as_slice()) {
+    let [keys, values] = columns.slices()?;
+    match (format, keys.as_slice(), values.as_slice()) {
         (Format::Plain, [keys], [values]) => {
-            let mask = match visible {
-                Visible::All => None,
-                Visible::Causal => Some(FusedMask::Causal),
-                Visible::Dense(mask) => Some(FusedMask::Array(mask)),
+            let mask = match visible.device()? {
+                Device::All => None,
+                Device::Causal => Some(FusedMask::Causal),
+                Device::Dense(mask) => Some(FusedMask::Array(mask)),
             };
             Ok(scaled_dot_product_attention(queries, keys, values, scale, mask, None)?)
         }
-        (Format::Affine(affine), [..], [..]) => quantized(queries, columns, affine, scale, visible),
+        (Format::Affine(affine), [..], [..]) => quantized(queries, [&keys, &values], affine, scale, visible),
         _ => Err(Error::Unsupported("planes that do not fit their format".to_owned())),
     }
 }
@@ -45,10 +70,8 @@ pub(super) fn attend(
 /// The same over affine-quantized columns, which are multiplied as they are stored.
 ///
 /// Query heads that share a key head get an axis of their own, so that keys and values need no repetition.
-fn quantized(queries: &Array, columns: &Fetched, affine: Affine, scale: f32, visible: &Visible) -> Result<Array> {
-    let ([keys, key_scales, key_biases], [values, value_scales, value_biases]) =
-        (columns.keys.as_slice(), columns.values.as_slice())
-    else {
+fn quantized(queries: &Array, columns: [&[Array]; 2], affine: Affine, scale: f32, visible: &Visible) -> Result<Array> {
+    let [[keys, key_scales, key_biases], [values, value_scales, value_biases]] = columns else {
         return Err(Error::Unsupported("an affine plane has three arrays".to_owned()));
     };
     let (group, bits) = (affine.group(), affine.bits());

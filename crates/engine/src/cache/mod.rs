@@ -27,10 +27,13 @@ mod planes;
 mod rows;
 mod visible;
 
+pub use attention::Fetched;
+pub(crate) use attention::attend_with_mlx;
 pub use choice::KvOptions;
 pub use pass::{Pass, Staged};
 pub use planes::{Affine, Format};
 pub use rows::StoredRow;
+pub use visible::Visible;
 
 use annulus_plan::{Growth, Kind, Layout, Pos};
 use mlx_rs::{Array, transforms};

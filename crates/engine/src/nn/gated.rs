@@ -4,6 +4,7 @@ use mlx_rs::Array;
 
 use super::{Activation, Linear};
 use crate::mlx::Result;
+use crate::ops;
 
 /// A gated linear unit (Shazeer, 2020): `down(activation(gate(x)) * up(x))`.
 #[derive(Debug)]
@@ -24,7 +25,23 @@ impl Gated {
     /// # Errors
     /// When the shapes do not fit.
     pub fn forward(&self, x: &Array) -> Result<Array> {
+        self.down.forward(&self.inner(x)?)
+    }
+
+    /// `residual` plus what the unit makes of `x`.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn add_to(&self, residual: &Array, x: &Array) -> Result<Array> {
+        self.down.add_to(residual, &self.inner(x)?)
+    }
+
+    /// `activation(gate(x)) * up(x)`.
+    fn inner(&self, x: &Array) -> Result<Array> {
+        if let Some(inner) = ops::gate(x, &self.gate, &self.up, self.activation) {
+            return inner;
+        }
         let gate = self.activation.forward(&self.gate.forward(x)?)?;
-        self.down.forward(&gate.multiply(self.up.forward(x)?)?)
+        gate.multiply(self.up.forward(x)?)
     }
 }
