@@ -28,9 +28,10 @@ test-http: build ## the official Python client against the binary and the defaul
 	$(ENV) tests/http/run.sh
 
 .PHONY: parity
-parity: build ## compare with mlx-lm: logits to the bit, tokens, token ids of llama.cpp, cache geometry
+parity: build ## compare with mlx-lm, transformers and llama.cpp: logits to the bit, tokens, chats, cache geometry
 	$(ENV) tests/parity/run.sh
 	$(ENV) tests/parity/tokens/run.sh "$$(scripts/default-model.sh)"
+	$(ENV) tests/parity/published/run.sh "$$(scripts/venv.sh tests/parity/requirements.txt)"
 	$(ENV) $(MAKE) --no-print-directory parity-plan PYTHON="$$(scripts/venv.sh tests/parity/requirements.txt)"
 
 .PHONY: bench

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Compares Annulus with mlx-lm 0.32.2 over MLX 0.32.2, in an environment of its own. Run it through scripts/env.sh.
+# Compares Annulus with mlx-lm 0.32.2 over MLX 0.32.2, in an environment of its own; quantized experts with mlx-lm 0.32.0, the
+# last that runs them over this MLX. Run it through scripts/env.sh.
 source "$(dirname "$0")/../../scripts/common.sh"
 
 python=$("$root/scripts/venv.sh" "$root/tests/parity/requirements.txt")
-"$python" "$root/tests/parity/parity.py" "$root/target/release/annulus" "$(cache_folder)/models/$DEFAULT_MODEL" \
-  "$(cache_folder)/parity"
+experts=$("$root/scripts/venv.sh" "$root/tests/parity/requirements-experts.txt")
+arguments=("$root/target/release/annulus" "$(cache_folder)/models/$DEFAULT_MODEL" "$(cache_folder)/parity")
+"$python" "$root/tests/parity/parity.py" "${arguments[@]}"
+"$experts" "$root/tests/parity/parity.py" --experts "${arguments[@]}"

@@ -1,7 +1,7 @@
 //! A cache beside what it should hold: everything that can happen to a group of rows, and after each append every query compared
 //! with the definition.
 
-use annulus_engine::cache::{Arrangement, Cache, Format, StoredRow};
+use annulus_engine::cache::{Arrangement, Cache, DonorColumns, Format, StoredRow};
 use annulus_engine::rope::{Rope, RopePositions, Scaling};
 use annulus_plan::{Growth, Kind, Padding, Row};
 use mlx_rs::Array;
@@ -54,7 +54,9 @@ impl Pair {
         }
     }
 
-    fn kind(&self) -> Kind {
+    /// How the columns lie.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
         self.cache.arrangement().kinds[0]
     }
 
@@ -228,6 +230,40 @@ impl Pair {
                 row.keys.truncate(row.keys.len() - n);
                 row.values.truncate(row.values.len() - n);
             }
+        }
+    }
+
+    /// A donor of the cache now, and what a query of each row must see in it.
+    pub fn donor(&mut self, window: Option<u32>) -> (DonorColumns, Vec<f32>, Vec<Vec<f32>>) {
+        let donor = self.cache.donor(0).unwrap();
+        let queries = self.random.floats(self.rows.len() * SHAPE.heads * SHAPE.dim);
+        let own = self.sees();
+        let sees = match window {
+            None => own,
+            Some(window) => Sees { window: Some(own.window.unwrap_or(usize::MAX).min(window as usize)), sinks: 0 },
+        };
+        let want = self
+            .rows
+            .iter()
+            .zip(queries.chunks(SHAPE.heads * SHAPE.dim))
+            .map(|(row, query)| row.attend(row.keys.len() - 1, query, SHAPE, sees, SCALE));
+        let want = want.collect();
+        (donor, queries, want)
+    }
+
+    /// Compares what a donor gives with what it must.
+    pub fn check_donor(
+        &mut self,
+        (donor, queries, want): &(DonorColumns, Vec<f32>, Vec<Vec<f32>>),
+        window: Option<u32>,
+    ) {
+        let shape = [want.len() as i32, SHAPE.heads as i32, 1, SHAPE.dim as i32];
+        let attended = donor.attend(&Array::from_slice(queries, &shape), window, SCALE);
+        let got = attended.unwrap_or_else(|error| panic!("{}: {error}: {:?}", self.name, donor.describe()));
+        let got = got.contiguous().unwrap();
+        let got = got.try_as_slice::<f32>().unwrap();
+        for (row, (got, want)) in got.chunks(SHAPE.heads * SHAPE.dim).zip(want).enumerate() {
+            self.compare(row, usize::MAX, got, want);
         }
     }
 

@@ -75,9 +75,17 @@ pub const CHAT_TEMPLATE: &str = "{% for message in messages %}{{'<|im_start|>' +
 /// When a file cannot be written.
 #[allow(clippy::needless_pass_by_value, reason = "options are written where they are used")]
 pub fn tiny_llama(folder: &Path, options: TinyOptions) -> io::Result<()> {
+    write(folder, &config(&options), &tensors(&options))
+}
+
+/// Writes a model into a folder: this config, these weights in float32, tokenizer, and chat template.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(folder: &Path, config: &Value, tensors: &[Tensor]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let write = |name: &str, value: &Value| fs::write(folder.join(name), format!("{value:#}"));
-    write("config.json", &config(&options))?;
+    write("config.json", config)?;
     write("generation_config.json", &json!({"eos_token_id": [IM_END, END_OF_TEXT]}))?;
     write("tokenizer.json", &tokenizer())?;
     write(
@@ -89,7 +97,7 @@ pub fn tiny_llama(folder: &Path, options: TinyOptions) -> io::Result<()> {
             "chat_template": CHAT_TEMPLATE,
         }),
     )?;
-    fs::write(folder.join("model.safetensors"), safetensors(&tensors(&options)))
+    fs::write(folder.join("model.safetensors"), safetensors(tensors))
 }
 
 fn config(options: &TinyOptions) -> Value {
@@ -174,7 +182,8 @@ fn alphabet() -> Vec<char> {
         .collect()
 }
 
-type Tensor = (String, Vec<usize>, Vec<f32>);
+/// Name, shape and elements of a tensor.
+pub type Tensor = (String, Vec<usize>, Vec<f32>);
 
 fn tensors(options: &TinyOptions) -> Vec<Tensor> {
     let mut random = Random::new(options.seed);

@@ -103,6 +103,32 @@ fn lives_of_all_kinds() {
     });
 }
 
+/// A donor is what the rows held when it was made, whatever happens to them afterwards.
+#[test]
+fn donors_outlive_what_they_were_made_of() {
+    everywhere(|pair| {
+        let lengths: Vec<_> = (0..pair.rows.len()).map(|row| [9, 4, 13, 1][row]).collect();
+        pair.padded_prefill(&lengths, false, 2);
+        // Behind trailing padding a row may hold one token less than its window: the next one completes it.
+        pair.plain_append(1);
+        for n in [1, 1, 3, 1] {
+            for window in [None, Some(1), Some(3), Some(100)] {
+                // With sinks a window beyond the newest run would have to see what lies between them.
+                let sinks = matches!(pair.kind(), Kind::Ring(Window { sinks, .. }) if sinks > 0);
+                if sinks && window == Some(100) {
+                    continue;
+                }
+                let donor = pair.donor(window);
+                pair.check_donor(&donor, window);
+                pair.plain_append(n);
+                pair.check_donor(&donor, window);
+            }
+            pair.filter(&(0..pair.rows.len()).rev().collect::<Vec<_>>());
+            pair.reborn();
+        }
+    });
+}
+
 /// What a batch stores of a row is to the byte what the row stores alone.
 #[test]
 fn a_quantized_row_in_a_batch_is_the_row_alone() {

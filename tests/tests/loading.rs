@@ -54,7 +54,7 @@ fn heads_that_do_not_divide() {
 
 #[test]
 fn a_config_of_another_model() {
-    assert_names(&with_field("hidden_size", json!(128)), &["model.safetensors", "model.layers.0", "64", "128"]);
+    assert_names(&with_field("hidden_size", json!(128)), &["model.safetensors", "model.embed_tokens", "64", "128"]);
     assert_names(&with_field("intermediate_size", json!(7)), &["mlp", "7"]);
     assert_names(&with_field("num_hidden_layers", json!(3)), &["model.layers.2.", "no tensor"]);
 }
@@ -77,7 +77,7 @@ fn an_odd_head_has_no_pairs_to_turn() {
 #[test]
 fn what_is_not_supported() {
     assert_names(&with_field("hidden_act", json!("gelu")), &["gelu", "silu"]);
-    assert_names(&with_field("rope_scaling", json!({"rope_type": "yarn", "factor": 2.0})), &["yarn", "llama3"]);
+    assert_names(&with_field("rope_scaling", json!({"rope_type": "longrope", "factor": 2.0})), &["longrope", "llama3"]);
     assert_names(&with_field("rope_scaling", json!({"rope_type": "linear", "factor": 0})), &["rope_scaling.factor"]);
     assert_names(&with_field("layer_types", json!(["sliding_attention", "full_attention"])), &["layer_types"]);
 }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use annulus_plan::State;
-use annulus_plan::inspect::{Action, Cell, CellKind, Frame, Invariant, Options, PhaseView, Query, draw};
+use annulus_plan::inspect::{Action, Cell, CellKind, DonorView, Frame, Invariant, Options, PhaseView, Query, draw};
 use annulus_plan::scenario::{Op, Scenario};
 use annulus_plan::session::Session;
 use annulus_plan::{Columns, Error, Faults, Refusal, compare};
@@ -78,6 +78,7 @@ struct Head<'a> {
     planes: Planes,
     rows: Vec<Row<'a>>,
     mask: Option<Mask<'a>>,
+    donor: Option<&'a DonorView>,
     invariants: &'a [Invariant],
     broken_queries: usize,
 }
@@ -306,6 +307,7 @@ impl<'a> Head<'a> {
                 fetch: mask.fetch,
                 queries: mask.runs.first().map_or(0, Vec::len),
             }),
+            donor: frame.donor.as_ref(),
             invariants: &frame.invariants,
             broken_queries: frame.queries.iter().flatten().filter(|q| !q.holds).count(),
         }

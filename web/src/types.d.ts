@@ -78,7 +78,8 @@ export type ColumnOp =
   | { do: "pad_left"; at: number; columns: number }
   | { do: "take_rows"; rows: number[] }
   | { do: "join"; rows: ({ empty: number } | { source: Range })[][] }
-  | { do: "copy_row"; row: number; ranges: Range[] };
+  | { do: "copy_row"; row: number; ranges: Range[] }
+  | { do: "copy_columns"; ranges: Range[] };
 
 export interface Action {
   op: ColumnOp;
@@ -121,6 +122,10 @@ export interface Entry {
   visible?: Tag[][];
   tokens?: Tag[];
   offset?: number;
+  offsets?: number[];
+  starts?: number[];
+  ends?: number[];
+  width?: number;
   ops?: (ColumnOp | { do: "fetch"; columns: Range })[];
 }
 
@@ -142,6 +147,24 @@ export interface Query {
   holds: boolean;
 }
 
+/** What a donor lends: a copy of some columns, and which of them a reader may read. */
+export interface Donor {
+  width: number;
+  /** How many of the columns, on the left, are pinned. */
+  pinned: number;
+  rows: {
+    /** The position of its next token. */
+    offset: number;
+    /** The columns of the copy that may be read: pinned ones, then the newest. */
+    valid: Range[];
+    /** The positions there. */
+    positions: Range[];
+    /** The physical columns that these are copies of. */
+    columns: Range[];
+    words: string;
+  }[];
+}
+
 /** The group after one operation, and how it came about. */
 export interface Frame {
   op: string;
@@ -154,6 +177,7 @@ export interface Frame {
   rows: { offset: number; valid: number; left_pad: number; end?: number; held: Range[]; cells: Cell[] }[];
   mask?: { kind: "none" | "causal" | "runs"; words: string; fetch: Range; runs: Range[][][] };
   queries?: Query[][];
+  donor?: Donor;
   invariants: Invariant[];
 }
 
@@ -178,6 +202,7 @@ export interface Head {
   planes: Planes;
   rows: { offset: number; valid: number; left_pad: number; end: number | null; held: Range[] }[];
   mask: { kind: "none" | "causal" | "runs"; words: string; fetch: Range; queries: number } | null;
+  donor: Donor | null;
   invariants: Invariant[];
   broken_queries: number;
 }

@@ -22,8 +22,10 @@ for (const [file, count] of FILES) {
   });
 }
 
-test("a geometry log, and what is no scenario at all, replay to identical text", () => {
-  for (const text of [readFileSync(LOG, "utf8"), "", "[]\n", "{\n", '{"id": {"b": 1, "a": 2}}\n']) {
+const DONOR = { cache: { kind: "rotating", max_size: 2 }, ops: [{ op: "merge", rows: [[1, 2, 3], [4]] }, { op: "donor" }] };
+
+test("a geometry log, a donor, and what is no scenario at all replay to identical text", () => {
+  for (const text of [readFileSync(LOG, "utf8"), JSON.stringify({ scenario: DONOR }), "", "[]\n", "{\n", '{"id": {"b": 1, "a": 2}}\n']) {
     expect(replay(text)).toBe(nativeReplay(text));
   }
 });

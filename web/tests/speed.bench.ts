@@ -62,6 +62,7 @@ async function opening(url: string): Promise<{ paint: number[]; ready: number[] 
   const [paint, ready]: number[][] = [[], []];
   for (let i = 0; i < 7; i++) {
     const { page, close } = await visit(browser, url);
+    await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length > 0);
     const [p, r] = await page.evaluate(() => [
       performance.getEntriesByName("first-contentful-paint")[0].startTime,
       performance.getEntriesByName("ready")[0].startTime,

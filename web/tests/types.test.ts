@@ -19,8 +19,16 @@ function samples(): Line[] {
     const fresh = scenario.ops.map((op) => `${scenario.cache.kind} ${op.op}`).filter((name) => !seen.has(name));
     fresh.forEach((name) => seen.add(name));
     return fresh.length > 0;
-  });
+  }).concat(DONOR);
 }
+
+/** No recorded run holds one. */
+const DONOR: Line = {
+  scenario: {
+    cache: { kind: "rotating", max_size: 4, sinks: 1 },
+    ops: [{ op: "merge", rows: [[1000, 1001, 1002, 1003, 1004], [2000]] }, { op: "donor" }],
+  },
+};
 
 test("real output compiles against the types", () => {
   const literals: string[] = [];

@@ -176,7 +176,7 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let mut details = details(&checkpoint, backend, dtype, representation);
     details.insert("kv_cache".to_owned(), kv_words(options.kv, arrangement.format));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let chunk = ChunkSize::new(backend, parameters(&checkpoint), cores);
+    let chunk = ChunkSize::new(backend, models::multiplied(&checkpoint), cores);
     let front = Arc::new(Front {
         id,
         created: checkpoint.created(),
@@ -250,12 +250,6 @@ fn available_memory() -> Option<usize> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
-}
-
-/// Roughly how many weights a token is multiplied with.
-fn parameters(checkpoint: &Checkpoint) -> usize {
-    let elements = |name: &str| checkpoint.describe(name).map_or(0, |(shape, _)| shape.iter().product::<usize>());
-    checkpoint.names().map(elements).sum()
 }
 
 fn sampling(checkpoint: &Checkpoint) -> Sampling {

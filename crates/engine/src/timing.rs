@@ -67,7 +67,8 @@ impl Session {
         let vocabulary = self.vocabulary().max(1);
         let mut done = 0;
         loop {
-            let length = self.chunk_tokens().min(prompt - done);
+            // A chunk's size counts the tokens of all rows.
+            let length = (self.chunk_tokens() / rows).max(1).min(prompt - done);
             // Numbers without a pattern: caches of processors shall not help.
             let tokens = (0..rows * length).map(|at| ((at + done) * 7919 + 13) % vocabulary);
             let tokens: Vec<u32> = tokens.map(|token| u32::try_from(token).unwrap_or(0)).collect();

@@ -88,12 +88,12 @@ impl Weights<'_> {
         let name = format!("{path}.weight");
         let shape = [experts, outputs, inputs];
         match self.checkpoint.tensor(&name, Some(&shape))? {
-            TensorData::Plain(plain) => self.dense_stack(&name, self.plain(&name, &plain)?),
+            TensorData::Plain(plain) => self.dense_stack(&name, &self.plain(&name, &plain)?),
             TensorData::Affine(affine) => match self.representation {
                 Representation::Packed => Ok(Stack::Affine(self.packed(&name, &affine)?)),
                 Representation::Dense => {
                     let array = self.dense(&name, &affine, &shape.map(int))?;
-                    self.dense_stack(&name, self.cast(&name, array)?)
+                    self.dense_stack(&name, &self.cast(&name, array)?)
                 }
             },
         }
@@ -120,12 +120,16 @@ impl Weights<'_> {
             .map(|part| {
                 let slice = mlx::slice(&whole, 1, int(part * outputs), int((part + 1) * outputs)).map_err(failed)?;
                 // A copy of its own: products of slices would copy the slice each time.
-                self.dense_stack(name, self.computed(name, slice.contiguous())?)
+                self.dense_stack(name, &self.computed(name, slice.contiguous())?)
             })
             .collect()
     }
 
-    fn dense_stack(&self, name: &str, stack: Array) -> Result<Stack, LoadError> {
+    fn dense_stack(&self, name: &str, stack: &Array) -> Result<Stack, LoadError> {
+        if self.backend == Backend::Cpu && self.dtype != Dtype::Float32 {
+            let what = format!("computing plain experts in {:?} on a CPU", self.dtype).to_lowercase();
+            return Err(self.config().unsupported(&what, "--compute-dtype f32, or quantized experts"));
+        }
         let transposed = stack.swap_axes(-1, -2).map_err(|error| self.failed(name, &error))?;
         Ok(Stack::Dense { transposed })
     }

@@ -24,6 +24,7 @@ use crate::units::{Col, Columns, Row};
 /// {"do": "take_rows", "rows": [2, 0]}
 /// {"do": "join", "rows": [[{"empty": 2}, {"source": [0, 6]}]]}
 /// {"do": "copy_row", "row": 1, "ranges": [[2, 8]]}
+/// {"do": "copy_columns", "ranges": [[3, 8], [0, 3]]}
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
@@ -97,6 +98,11 @@ pub enum ColumnOp {
         /// The columns copied.
         ranges: Vec<Columns>,
     },
+    /// Copies the ranges of every row out, in this order: what a [`Donor`](crate::Donor) reads. The planes stay.
+    CopyColumns {
+        /// The columns copied.
+        ranges: Vec<Columns>,
+    },
 }
 
 /// Incoming columns of one row that go to pinned columns.
@@ -160,6 +166,9 @@ impl ColumnOp {
                 (if alone { 0 } else { area(all, width) }, Shape { rows: all, columns: width })
             }
             Self::CopyRow { ranges, .. } => (ranges.iter().map(|r| u64::from(r.len())).sum(), shape),
+            Self::CopyColumns { ranges } => {
+                (ranges.iter().map(|r| area(rows, r.len())).fold(0, u64::saturating_add), shape)
+            }
         }
     }
 }

@@ -34,6 +34,18 @@ pub struct Entry {
     /// The position of an extracted row's next token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<i32>,
+    /// The position of each row's next token, as a donor lends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offsets: Option<Vec<i32>>,
+    /// The first valid column of each row of a donor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Vec<u32>>,
+    /// The column after the last valid one of each row of a donor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends: Option<Vec<u32>>,
+    /// How many columns a donor has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
     /// The column operations of the plan, and what was fetched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ops: Vec<Did>,

@@ -44,6 +44,9 @@ fn one(out: &mut String, step: usize, frame: &Frame) -> core::fmt::Result {
         return Ok(());
     }
     table(out, frame)?;
+    for lent in frame.donor.iter().flat_map(|donor| &donor.rows) {
+        writeln!(out, "     {}", lent.words)?;
+    }
     if let Some(mask) = &frame.mask {
         writeln!(out, "     mask {}", mask.words)?;
     }

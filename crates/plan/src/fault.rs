@@ -1,6 +1,7 @@
 //! What mlx-lm 0.32.2 does instead, where it is wrong: for tests, which must be able to fail, and for the page, which shows it
 //! beside the right answer. Nothing here is used unless a session asks for it by name.
 
+use crate::donor::Donor;
 use crate::layout::Layout;
 use crate::mask::Mask;
 use crate::ring::Ring;
@@ -84,6 +85,16 @@ impl Pads {
         let pad = u32::try_from(self.0.get(row).copied().unwrap_or(0).max(0)).unwrap_or(0);
         let [a, b] = ring.physical(Columns::new(pad.max(end.saturating_sub(limit)).min(end), end));
         [Columns::default(), a, b]
+    }
+
+    /// Where upstream lets each row of a donor begin.
+    pub(crate) fn starts(&self, ring: &Ring, donor: &Donor) -> Vec<u32> {
+        let from = ring.active().saturating_sub(donor.width);
+        let start = |(&pad, &end): (&i64, &u32)| {
+            let pad = u32::try_from(pad.max(0)).unwrap_or(u32::MAX);
+            pad.saturating_sub(from).max(end.saturating_sub(ring.window().size)).min(end)
+        };
+        self.0.iter().zip(&donor.ends).map(start).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::column::{ColumnOp, Piece, Shape};
+use crate::donor::{Capture, Donor};
 use crate::mask::{Mask, RowRun, Runs};
 use crate::phase::{Phase, Prefill};
 use crate::rows;
@@ -279,6 +280,25 @@ impl Full {
         let next = self.offsets.get(row.index()).map_or(0, |&o| self.phase.valid(row.index(), o).0);
         let source = Source { columns: held, capacity: held, offset: Pos(next.max(0)), pinned: 0 };
         Ok(Extract { ops: vec![ColumnOp::CopyRow { row, ranges }], source })
+    }
+
+    /// Copies every column in use out, for a reader that goes on while the group changes.
+    pub fn donor(&self) -> Capture {
+        let width = self.width();
+        // Left padding that was declared and not written yet lies beyond the columns in use.
+        let live = |row: usize| {
+            let live = self.live(row);
+            Columns::new(live.from.min(width), live.to.min(width))
+        };
+        let valid = |(row, &o): (usize, &Pos)| self.phase.valid(row, o).max(Pos(0));
+        let donor = Donor {
+            offsets: self.offsets.iter().enumerate().map(valid).collect(),
+            starts: (0..self.rows()).map(|row| live(row).from).collect(),
+            ends: (0..self.rows()).map(|row| live(row).to).collect(),
+            width,
+            pinned: 0,
+        };
+        Capture::new([Columns::new(0, width)], donor, self.shape())
     }
 
     /// Drops the newest `n` tokens of every row. Nothing moves.

@@ -81,7 +81,8 @@ impl<T: Copy> Grid<T> {
         self.cells.resize(rows.min(MAX_ROWS), line);
     }
 
-    /// Runs a list of operations and returns the rows that it copied out. A list that does not fit leaves the grid half done:
+    /// Runs a list of operations and returns the rows that it copied out, in the order of the operations, and of the rows where
+    /// one copies all of them. A list that does not fit leaves the grid half done:
     /// who must be able to go back runs it on a copy.
     pub fn run(&mut self, ops: &[ColumnOp], inputs: Inputs<'_, T>) -> Result<Vec<Vec<T>>, Error> {
         let mut out = Vec::new();
@@ -135,6 +136,11 @@ impl<T: Copy> Grid<T> {
                 out.push(parts.concat());
                 Ok(())
             }
+            ColumnOp::CopyColumns { ranges } => self.cells.iter().try_for_each(|cells| {
+                let parts = ranges.iter().map(|r| slice(Some(cells), *r)).collect::<Result<Vec<_>, Error>>()?;
+                out.push(parts.concat());
+                Ok(())
+            }),
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::column::ColumnOp;
 use crate::definition::History;
+use crate::donor::Donor;
 use crate::entry::Entry;
 use crate::fault::Faults;
 use crate::layout::Layout;
@@ -70,6 +71,9 @@ pub struct Frame {
     /// What each query of an append sees, beside the definition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queries: Vec<Vec<Query>>,
+    /// What a donor lends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub donor: Option<DonorView>,
     /// What must always hold, and whether it does.
     pub invariants: Vec<Invariant>,
 }
@@ -205,6 +209,32 @@ pub struct Query {
     pub holds: bool,
 }
 
+/// What a donor lends: a copy of some columns, and which of them a reader may read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DonorView {
+    /// How many columns the copy has.
+    pub width: u32,
+    /// How many of them, on the left, are pinned.
+    pub pinned: u32,
+    /// The rows.
+    pub rows: Vec<Lent>,
+}
+
+/// What a donor lends of one row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Lent {
+    /// The position of its next token.
+    pub offset: i32,
+    /// The columns of the copy that may be read: pinned ones, then the newest; what is empty is left out.
+    pub valid: Vec<Columns>,
+    /// The positions there, as ranges `[from, to)`.
+    pub positions: Vec<[u32; 2]>,
+    /// The physical columns that these are copies of.
+    pub columns: Vec<Columns>,
+    /// The row in words.
+    pub words: String,
+}
+
 /// Something that must always hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Invariant {
@@ -277,7 +307,8 @@ pub fn draw(op: &Op, done: Done, group: &Group) -> Frame {
     let planes = planes(&group.layout);
     let queries = done.append.as_ref().map_or_else(Vec::new, |append| queries(append, &done.entry, group, &rows));
     let mask = done.append.as_ref().map(|append| mask_view(append, &done.entry));
-    let invariants = invariants(group, &rows, &planes, &done.entry, &queries);
+    let donor = done.donor.as_ref().map(|donor| donor_view(donor, &done.ops));
+    let invariants = invariants(group, &rows, &planes, &done.entry, &queries, donor.as_ref());
     let action = |op: ColumnOp| Action { words: words::column_op(&op), op };
     Frame {
         op: op.name(),
@@ -290,6 +321,7 @@ pub fn draw(op: &Op, done: Done, group: &Group) -> Frame {
         rows,
         mask,
         queries,
+        donor,
         invariants,
     }
 }
@@ -408,6 +440,41 @@ fn mask_view(append: &Appended, entry: &Entry) -> MaskView {
     MaskView { kind, words: words::mask(&append.mask), fetch: append.fetch, runs }
 }
 
+/// The rows of a donor, and where its columns were copied from.
+fn donor_view(donor: &Donor, ops: &[ColumnOp]) -> DonorView {
+    let copied = match ops {
+        [ColumnOp::CopyColumns { ranges }] => ranges.as_slice(),
+        _ => &[],
+    };
+    let row = |(row, offset): (usize, &crate::Pos)| {
+        let (pins, recent) = (donor.pins(row), donor.recent(row, u32::MAX));
+        let next = u32::try_from(offset.0).unwrap_or(0);
+        let newest = [next.saturating_sub(recent.len()), next];
+        let positions = [[pins.from, pins.to], newest].into_iter().filter(|[from, to]| from < to).collect::<Vec<_>>();
+        let valid: Vec<Columns> = [pins, recent].into_iter().filter(|c| !c.is_empty()).collect();
+        let columns = valid.iter().flat_map(|c| origin(copied, *c)).collect();
+        let words = words::lent(row, &positions, &valid);
+        Lent { offset: offset.0, valid, positions, columns, words }
+    };
+    let rows = donor.offsets.iter().enumerate().map(row).collect();
+    DonorView { width: donor.width, pinned: donor.pinned, rows }
+}
+
+/// Where columns of a copy of these ranges lie in the planes.
+fn origin(copied: &[Columns], columns: Columns) -> Vec<Columns> {
+    let mut at = 0;
+    let mut parts = Vec::with_capacity(copied.len());
+    for range in copied {
+        let from = columns.from.max(at);
+        let to = columns.to.min(at + range.len());
+        if from < to {
+            parts.push(Columns::new(range.from + (from - at), range.from + (to - at)));
+        }
+        at += range.len();
+    }
+    parts
+}
+
 /// Each query beside the definition.
 fn queries(append: &Appended, entry: &Entry, group: &Group, rows: &[RowView]) -> Vec<Vec<Query>> {
     let masks = entry.mask.as_deref().unwrap_or_default();
@@ -463,6 +530,7 @@ fn invariants(
     planes: &Planes,
     entry: &Entry,
     queries: &[Vec<Query>],
+    donor: Option<&DonorView>,
 ) -> Vec<Invariant> {
     let width = entry.fetched.as_ref().and_then(|f| f.first()).map(Vec::len);
     let same_width = entry.mask.iter().flatten().flatten().all(|line| Some(line.len()) == width);
@@ -474,7 +542,7 @@ fn invariants(
     let all = [
         ("positions", "every live column holds the token of its position", misplaced(group, rows)),
         ("definition", "every query sees exactly what the definition says", undefined(queries)),
-        ("held", "a copy of a row takes tokens of the row and nothing else", not_held(rows)),
+        ("held", "a copy of a row takes tokens of the row and nothing else", not_held(rows).or(not_lent(rows, donor))),
         ("mask", "the mask is as wide as the fetch", plain(same_width)),
         (
             "rotated",
@@ -530,5 +598,18 @@ fn not_held(rows: &[RowView]) -> Option<String> {
         let empty = |&c: &u32| view.cells.get(c as usize).is_none_or(|cell| cell.position.is_none());
         let column = held.into_iter().find(empty)?;
         Some(format!("row {row}, column {column}, which holds none of its tokens"))
+    })
+}
+
+/// The first column that a donor lends of a row although it does not hold the token of that position.
+fn not_lent(rows: &[RowView], donor: Option<&DonorView>) -> Option<String> {
+    donor?.rows.iter().zip(rows).enumerate().find_map(|(row, (lent, view))| {
+        let columns = lent.columns.iter().flat_map(|c| c.iter());
+        let positions = lent.positions.iter().flat_map(|&[from, to]| from..to);
+        let holds = |column: u32, position: u32| {
+            view.cells.get(column as usize).is_some_and(|cell| cell.position == Some(position.into()))
+        };
+        let (column, _) = columns.zip(positions).find(|&(column, position)| !holds(column, position))?;
+        Some(format!("row {row}, column {column}, which a donor lends"))
     })
 }

@@ -1,6 +1,7 @@
 //! A group of either layout, for callers that hold both.
 
 use crate::Error;
+use crate::donor::Capture;
 use crate::full::Full;
 use crate::phase::Phase;
 use crate::ring::{Ring, Window};
@@ -136,6 +137,11 @@ impl Layout {
     /// Copies one row out.
     pub fn extract(&self, row: Row, limit: Option<u32>) -> Result<Extract, Error> {
         either!(self, group => group.extract(row, limit))
+    }
+
+    /// Copies the newest columns out, for a reader that goes on while the group changes.
+    pub fn donor(&self) -> Capture {
+        either!(self, group => group.donor())
     }
 
     /// Drops the newest `n` tokens of every row.

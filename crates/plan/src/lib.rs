@@ -63,8 +63,10 @@ it: run on a [`Grid`] of integers, where a column operation is a few lines anyon
 
 - Integers: [`Pos`] is a position, [`Col`] a column, [`Row`] a row, [`Columns`] a range. They do not mix.
 - Layouts: [`Full`], [`Ring`] with its [`Window`] and [`Positions`], and [`Layout`]. Their [`Phase`] is part of the state.
-- Plans: [`Step`] of an append, [`Move`] of anything else, [`Extract`] of a row that is copied out as a [`Source`].
-  They hold [`ColumnOp`]s; a step also a [`Rope`] and a [`Mask`].
+- Plans: [`Step`] of an append, [`Move`] of anything else, [`Extract`] of a row that is copied out as a [`Source`], [`Capture`]
+  of a [`Donor`]. They hold [`ColumnOp`]s; a step also a [`Rope`] and a [`Mask`].
+- Readers: a layer that shares the keys of another one in the same pass reads what that one's step fetches, under its mask; a
+  drafter, which reads between passes, gets a [`Donor`].
 - Truth: [`Rule`], [`Model`], [`Grid`].
 - Text: `replay` runs scenarios, one JSON object a line, and `explain` tells a person about them; `inspect` gives a page
   everything it has to draw. The format is that of the module `scenario`.
@@ -89,6 +91,7 @@ mod bytes;
 pub mod cli;
 mod column;
 mod definition;
+mod donor;
 #[cfg(feature = "replay")]
 mod entry;
 mod error;
@@ -119,6 +122,7 @@ pub mod words;
 pub use bytes::{Format, Heads, column_bytes};
 pub use column::{ColumnOp, Piece, PinRun};
 pub use definition::{History, Model, Rule};
+pub use donor::{Capture, Donor};
 #[cfg(feature = "replay")]
 pub use entry::{Did, Entry, Fetch, State};
 pub use error::Error;

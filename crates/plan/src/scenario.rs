@@ -115,7 +115,7 @@ pub enum Op {
     RoundCommit {},
     /// The round ends and keeps its first tokens.
     RoundRollback { keep: Keep },
-    /// A read-only view for a layer that shares this cache.
+    /// A read-only copy for a reader that shares this cache.
     Donor {},
     /// A group that stands anywhere.
     Adopt { state: AdoptState, cells: Vec<Vec<u64>> },

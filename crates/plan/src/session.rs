@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::Error;
 use crate::column::ColumnOp;
 use crate::definition::{History, Model};
+use crate::donor::Donor;
 use crate::entry::{Did, Entry, Fetch, State};
 use crate::fault::{self, Faults, Pads};
 use crate::full::Full;
@@ -53,6 +54,8 @@ pub struct Done {
     pub moved: u64,
     /// The plan of an append.
     pub append: Option<Appended>,
+    /// What a donor lends.
+    pub donor: Option<Donor>,
 }
 
 /// The part of a plan that only an append has.
@@ -201,7 +204,7 @@ impl Session {
                 group.model.round_end(Some(&keep));
                 group.still(op, plan)
             }
-            Op::Donor {} => Err(Error::Unsupported { op: "donor", field: "op", what: "a donor" }),
+            Op::Donor {} => Ok(group.donor()),
             Op::Snapshot { name } => {
                 self.snapshots.insert(name.clone(), group.clone());
                 group.still(op, Move { ops: Vec::new(), next: group.layout.clone(), moved: 0 })
@@ -261,7 +264,7 @@ impl Group {
             ops: plan.ops.iter().cloned().map(Did::Column).collect(),
             ..Entry::default()
         };
-        Ok(Done { entry, ops: plan.ops, moved: plan.moved, append: None })
+        Ok(Done { entry, ops: plan.ops, moved: plan.moved, append: None, donor: None })
     }
 
     fn append(&mut self, op: &Op, tokens: &[Vec<u64>]) -> Result<Done, Error> {
@@ -291,7 +294,7 @@ impl Group {
         let before = core::mem::replace(&mut self.layout, plan.next);
         let mut entry = self.attend(&append, &before, &pads)?;
         entry.ops = ops;
-        Ok(Done { entry, ops: plan.ops, moved: plan.moved, append: Some(append) })
+        Ok(Done { entry, ops: plan.ops, moved: plan.moved, append: Some(append), donor: None })
     }
 
     /// What the queries of an append see: the mask, spelled out, applied to the columns that were fetched.
@@ -395,7 +398,25 @@ impl Group {
         };
         let history = self.model.extract(row as usize, limit);
         let moved = tokens.len() as u64;
-        Ok((Done { entry, ops: plan.ops, moved, append: None }, Saved { source: plan.source, tokens, history }))
+        let done = Done { entry, ops: plan.ops, moved, append: None, donor: None };
+        Ok((done, Saved { source: plan.source, tokens, history }))
+    }
+
+    fn donor(&self) -> Done {
+        let mut plan = self.layout.donor();
+        if let (Layout::Ring(ring), true) = (&self.layout, self.faults.left_pad && plan.donor.pinned == 0) {
+            plan.donor.starts = self.pads.starts(ring, &plan.donor);
+        }
+        let donor = plan.donor;
+        let entry = Entry {
+            offsets: Some(donor.offsets.iter().map(|p| p.0).collect()),
+            starts: Some(donor.starts.clone()),
+            ends: Some(donor.ends.clone()),
+            width: Some(donor.width),
+            ops: plan.ops.iter().cloned().map(Did::Column).collect(),
+            ..Entry::default()
+        };
+        Done { entry, ops: plan.ops, moved: plan.moved, append: None, donor: Some(donor) }
     }
 
     fn adopt(

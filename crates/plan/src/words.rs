@@ -25,6 +25,11 @@ pub(crate) fn range(c: Columns) -> String {
     }
 }
 
+fn in_turn(ranges: &[Columns]) -> String {
+    let ranges: Vec<String> = ranges.iter().map(|r| range(*r)).collect();
+    if ranges.is_empty() { "nothing".to_owned() } else { ranges.join(", then ") }
+}
+
 /// Numbers in ascending order as runs: `0-3, 7`.
 pub(crate) fn runs(numbers: &[i64]) -> String {
     let mut runs: Vec<(i64, i64)> = Vec::new();
@@ -76,12 +81,18 @@ pub fn column_op(op: &ColumnOp) -> String {
             let widths: Vec<u32> = rows.iter().map(tokens).collect();
             format!("add {} below the others, with {} columns", count(rows.len() as u64, "row"), list(&widths))
         }
-        ColumnOp::CopyRow { row, ranges } => {
-            let ranges: Vec<String> = ranges.iter().map(|r| range(*r)).collect();
-            let what = if ranges.is_empty() { "nothing".to_owned() } else { ranges.join(", then ") };
-            format!("copy {what} of row {} out", row.0)
-        }
+        ColumnOp::CopyRow { row, ranges } => format!("copy {} of row {} out", in_turn(ranges), row.0),
+        ColumnOp::CopyColumns { ranges } => format!("copy {} of every row out", in_turn(ranges)),
     }
+}
+
+/// What a donor lends of a row: positions, and the columns of the copy that hold them.
+pub(crate) fn lent(row: usize, positions: &[[u32; 2]], valid: &[Columns]) -> String {
+    if valid.is_empty() {
+        return format!("row {row} lends nothing");
+    }
+    let positions: Vec<i64> = positions.iter().flat_map(|&[from, to]| from..to).map(i64::from).collect();
+    format!("row {row} lends positions {}, in {} of the copy", runs(&positions), in_turn(valid))
 }
 
 /// What an operation of a scenario asks for.
@@ -124,7 +135,7 @@ pub fn op(op: &Op) -> String {
         Op::RoundRollback { keep: Keep::Each(list_) } => {
             format!("the round ends, the rows keep {} tokens", list(list_))
         }
-        Op::Donor {} => "a read-only view".to_owned(),
+        Op::Donor {} => "a read-only copy for a reader that shares this cache".to_owned(),
         Op::Adopt { state, .. } => format!("a group that stands at positions {}", list(&state.offsets)),
         Op::Snapshot { name } => format!("remember the group as {name:?}"),
         Op::Restore { name } => format!("bring back the group remembered as {name:?}"),

@@ -666,6 +666,113 @@ fn full_padding() {
     assert_eq!(entry.state.map(|s| s.offsets.into_iter().map(i64::from).collect()), Some(ints(&want["offsets"])));
 }
 
+/// What a donor of the group is, in upstream's names.
+fn donor(session: &mut Session) -> Value {
+    let entry = do_(session, Op::Donor {});
+    serde_json::json!({"offsets": entry.offsets, "starts": entry.starts, "ends": entry.ends, "width": entry.width})
+}
+
+/// Upstream's tests speak of layouts that are not ours: rows whose numbers are stored in another precision, packed at once or
+/// later (a delayed conversion). What they say of columns holds of full attention all the same, and is tested here; when rows
+/// are converted, and from which position on they may be reused, is no matter of this crate.
+#[test]
+fn donors() {
+    let all = cases("donor", 4);
+    for case in &all[..2] {
+        let (inputs, want, id) = (&case["inputs"], &case["expected"], case["id"].as_str().unwrap_or("?"));
+        let mut session = ring(number(&inputs["maxSize"]) as u32);
+        do_(&mut session, Op::Empty { rows: 2 });
+        let (lengths, right_padding) = (counts(&inputs["lengths"]), counts(&inputs["rightPadding"]));
+        do_(&mut session, Op::Prepare { lengths, left_padding: Vec::new(), right_padding });
+        prefill_chunk(&mut session, number(&inputs["columns"]));
+        let got = donor(&mut session);
+        for field in ["offsets", "starts", "ends", "width"] {
+            assert_eq!(got[field], want[field], "{id} {field}");
+        }
+        let valid = |row: usize| (number(&got["starts"][row])..number(&got["ends"][row])).collect::<Vec<_>>();
+        assert_eq!(valid(0), ints(&want["visibleColumnsRow0"]), "{id}");
+        assert_eq!(valid(1), ints(&want["visibleColumnsRow1"]), "{id}");
+    }
+
+    let (inputs, want) = (&all[2]["inputs"], &all[2]["expected"]);
+    let mut session = Session::new(Kind::Full);
+    do_(&mut session, Op::Empty { rows: 2 });
+    let (lengths, right_padding) = (counts(&inputs["lengths"]), counts(&inputs["rightPadding"]));
+    do_(&mut session, Op::Prepare { lengths, left_padding: Vec::new(), right_padding });
+    prefill_chunk(&mut session, 5);
+    let got = donor(&mut session);
+    for field in ["offsets", "starts", "ends"] {
+        assert_eq!(got[field], want["beforeFinalize"][field], "{field}");
+    }
+    do_(&mut session, Op::Finalize {});
+    let filtered = do_(&mut session, Op::Filter { keep: counts(&inputs["filter"]) });
+    same_state("do-packed", &filtered, &want["afterFilter"], None);
+    do_(&mut session, Op::RoundBegin {});
+    let n = number(&inputs["append"]);
+    do_(&mut session, Op::Append { tokens: vec![run(1000, 5, 5 + n), run(0, 3, 3 + n)] });
+    do_(&mut session, Op::RoundRollback { keep: Keep::Each(counts(&inputs["keep"])) });
+    let got = donor(&mut session);
+    assert_eq!(got, want["donor"]);
+    let positions: Vec<i64> = ints(&got["offsets"]).into_iter().map(|next| next - 1).collect();
+    assert_eq!(positions, ints(&want["assistantPositions"]));
+
+    // A group that stands amid a padded prefill, wherever it came from.
+    let (inputs, want) = (&all[3]["inputs"], &all[3]["expected"]);
+    let left_pad = counts(&inputs["externalLeftPad"]);
+    let written = |row: usize| number(&inputs["rows"][row]["columns"]) - number(&inputs["rows"][row]["left"]);
+    let state = AdoptState {
+        offsets: (0..2).map(|row| written(row) as i32).collect(),
+        left_pad: left_pad.iter().map(|&pad| pad as i32).collect(),
+        prefill_ends: Some(ints(&want["offsets"]).into_iter().map(|end| end as i32).collect()),
+        ..AdoptState::default()
+    };
+    let cell = |row: usize, column: i64| {
+        let at = column - i64::from(left_pad[row]);
+        if (0..number(&want["offsets"][row])).contains(&at) { 1 + at as u64 } else { 0 }
+    };
+    let cells = (0..2).map(|row| (0..number(&inputs["width"])).map(|column| cell(row, column)).collect()).collect();
+    let mut session = Session::new(Kind::Full);
+    do_(&mut session, Op::Adopt { state, cells });
+    let got = donor(&mut session);
+    assert_eq!(got["width"], inputs["width"]);
+    for field in ["offsets", "starts", "ends"] {
+        assert_eq!(got[field], want[field], "do-full {field}");
+    }
+}
+
+/// A drafter that reads two layers and a window smaller than theirs: after each round its keys are the newest tokens, by its
+/// own window, and its query stands where the newest of them does.
+#[test]
+fn a_drafter_reads_the_newest_tokens() {
+    for lengths in [[2, 7], [11, 19]] {
+        for (kind, limit) in [(Kind::Full, u32::MAX), (Kind::Ring(Window::of(8)), 8), (Kind::Ring(Window::of(8)), 3)] {
+            let mut session = Session::new(kind);
+            let mut rows: Vec<Vec<u64>> = (0..2).map(|row| run(row as u64 * 1000, 0, lengths[row])).collect();
+            merge(&mut session, rows.clone());
+            for round in 0..5 {
+                do_(&mut session, Op::RoundBegin {});
+                // Rejected tokens differ from those that take their positions later.
+                let tokens: Vec<Vec<u64>> = (0..2).map(|row| run(10_000 + round * 100 + row * 10, 0, 4)).collect();
+                do_(&mut session, Op::Append { tokens: tokens.clone() });
+                do_(&mut session, Op::RoundRollback { keep: Keep::Each(vec![1, 3]) });
+                for ((row, tokens), keep) in rows.iter_mut().zip(&tokens).zip([1, 3]) {
+                    row.extend(&tokens[..keep]);
+                }
+                let group = session.group().expect("a group");
+                let capture = group.layout.donor();
+                let copy =
+                    group.grid.clone().run(&capture.ops, Inputs { incoming: &[], sources: &[] }).expect("it fits");
+                for (row, all) in rows.iter().enumerate() {
+                    assert_eq!(capture.donor.offsets[row], Pos(all.len() as i32));
+                    let columns = capture.donor.recent(row, limit);
+                    let read = &copy[row][columns.from as usize..columns.to as usize];
+                    assert_eq!(read, &all[all.len().saturating_sub(limit as usize)..], "{kind:?} {lengths:?} {round}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn padded_prefill_oracle() {
     for case in cases("padded-prefill-oracle", 35) {

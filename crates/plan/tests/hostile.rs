@@ -40,6 +40,9 @@ fn a_billion_columns_are_planned_or_refused() {
                     group = step.next;
                 }
                 let _ = (group.trim(u32::MAX), group.trim(1), group.round_begin(), group.finalize());
+                let donor = group.donor().donor;
+                assert!((0..3).all(|row| donor.recent(row, u32::MAX).to <= donor.width), "{kind:?}");
+                let _ = (donor.recent(usize::MAX, 0), donor.pins(usize::MAX));
                 let _ = (
                     group.extract(Row(0), Some(u32::MAX)),
                     group.extract(Row(u32::MAX), None),
@@ -93,6 +96,10 @@ fn adopted_integers_are_refused_or_harmless() {
                             for window in [Window::of(4), Window { size: 4, sinks: 2 }] {
                                 let Ok(ring) = Ring::adopt(window, Growth::default(), &at, capacity) else { continue };
                                 adopted += 1;
+                                let donor = ring.donor().donor;
+                                assert!(
+                                    donor.recent(0, u32::MAX).to <= donor.width && donor.pins(0).to <= donor.pinned
+                                );
                                 let _ =
                                     (ring.append(1), ring.append(3), ring.finalize(), ring.trim(1), ring.held(0, 9));
                                 let _ =
@@ -108,7 +115,11 @@ fn adopted_integers_are_refused_or_harmless() {
                                 at.prefill_ends.as_deref(),
                                 capacity,
                             )
-                            .map(|full| (full.append(3), full.finalize(), full.filter(&[Row(0)]), full.live(0)));
+                            .map(|full| {
+                                let donor = full.donor().donor;
+                                assert!(donor.recent(0, u32::MAX).to <= donor.width);
+                                (full.append(3), full.finalize(), full.filter(&[Row(0)]), full.live(0))
+                            });
                         }
                     }
                 }
@@ -186,7 +197,8 @@ fn operations_that_are_malformed_name_their_field() {
     assert_eq!(stops(r#"{"op": "merge", "rows": [[0]]}"#), at(0, "merge", "rows"));
     assert_eq!(stops(r#"{"op": "merge", "rows": [{"from": "a", "to": "b"}]}"#), at(0, "merge", "rows"));
     assert_eq!(stops(r#"{"op": "merge", "rows": [[1]]}, 3"#), (Some(1), "?".to_owned(), "op".to_owned()));
-    assert_eq!(stops(r#"{"op": "merge", "rows": [[1]]}, {"op": "donor"}"#), at(1, "donor", "op"));
+    assert_eq!(stops(r#"{"op": "donor"}"#), at(0, "donor", "op"));
+    assert_eq!(stops(r#"{"op": "merge", "rows": [[1]]}, {"op": "donor", "row": 0}"#), at(1, "donor", "row"));
     assert_eq!(
         stops(r#"{"op": "merge", "rows": [[1]]}, {"op": "append", "tokens": [[1.5]]}"#),
         at(1, "append", "tokens")

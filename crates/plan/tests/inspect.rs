@@ -1,5 +1,6 @@
 //! What a page draws, on inputs small enough to check by hand.
 
+use annulus_plan::Columns;
 use annulus_plan::inspect::{CellKind, Frame, Inspection, Options, inspect};
 
 fn upstream() -> Options {
@@ -52,7 +53,7 @@ fn an_understated_padding_is_named_where_a_copy_would_take_it() {
     let ops = r#"{"op": "empty", "rows": 2}, {"op": "prepare", "lengths": [6, 12], "right_padding": [6, 0]},
         {"op": "append", "tokens": [[1000, 1001, 1002, 1003, 1004, 1005], [2000, 2001, 2002, 2003, 2004, 2005]]},
         {"op": "append", "tokens": [[0, 0, 0, 0, 0, 0], [2006, 2007, 2008, 2009, 2010, 2011]]},
-        {"op": "finalize"}, {"op": "extract", "row": 0}"#;
+        {"op": "finalize"}, {"op": "extract", "row": 0}, {"op": "donor"}"#;
     let text = line(r#"{"kind": "rotating", "max_size": 4}"#, ops);
     let (right, wrong) = (inspect(&text, Options::default()), inspect(&text, upstream()));
     assert_eq!(broken(&right.frames[4]), []);
@@ -60,6 +61,29 @@ fn an_understated_padding_is_named_where_a_copy_would_take_it() {
     let place = "row 0, column 5, which holds none of its tokens";
     assert_eq!(broken(&wrong.frames[4]), [("held", place)]);
     assert_eq!(wrong.frames[4].rows[0].cells[5].kind, CellKind::LeftPadding);
+    // A donor would read the same column.
+    let lent = |inspection: &Inspection| inspection.frames[6].donor.as_ref().expect("a donor").rows[0].clone();
+    assert_eq!(broken(&right.frames[6]), []);
+    assert_eq!((lent(&right).positions, lent(&right).columns), (vec![[3, 6]], vec![Columns::new(6, 9)]));
+    assert_eq!((lent(&wrong).positions, lent(&wrong).columns), (vec![[2, 6]], vec![Columns::new(5, 9)]));
+    assert_eq!(broken(&wrong.frames[6]), [("held", place)]);
+}
+
+/// W=3, turned: the copy is in the order of time, so its first column is not the planes' first.
+#[test]
+fn a_donor_names_the_columns_it_was_copied_from() {
+    let ops = r#"{"op": "merge", "rows": [[1000, 1001, 1002], [2000]]}, {"op": "append", "tokens": [[1003], [2001]]},
+        {"op": "donor"}"#;
+    let frames = inspect(&line(r#"{"kind": "rotating", "max_size": 3}"#, ops), Options::default()).frames;
+    let donor = frames[2].donor.as_ref().expect("a donor");
+    assert_eq!((donor.width, donor.pinned, frames[1].donor.as_ref()), (3, 0, None));
+    let columns = |list: &[[u32; 2]]| list.iter().map(|&c| Columns::from(c)).collect::<Vec<_>>();
+    assert_eq!((donor.rows[0].offset, donor.rows[0].positions.as_slice()), (4, &[[1, 4]][..]));
+    assert_eq!((&donor.rows[0].valid, &donor.rows[0].columns), (&columns(&[[0, 3]]), &columns(&[[1, 3], [0, 1]])));
+    assert_eq!((&donor.rows[1].valid, &donor.rows[1].columns), (&columns(&[[1, 3]]), &columns(&[[2, 3], [0, 1]])));
+    assert_eq!(donor.rows[1].words, "row 1 lends positions 0-1, in columns 1 to 2 of the copy");
+    assert_eq!(frames[2].moved, 6);
+    assert_eq!(frames[2].ops[0].words, "copy columns 1 to 2, then column 0 of every row out");
 }
 
 /// After a block the ring is wider than its window, and inside a round every append is a block: no column is next.

@@ -46,8 +46,8 @@ proptest! {
     #![proptest_config(config(120))]
 
     /// After any history: every query sees what the definition says, masks are as wide as the fetch, rows hold what later
-    /// queries need, a refused operation changes nothing, filter commutes with append, and rows that leave and come back go on
-    /// as if they had stayed.
+    /// queries need, a donor lends what the newest query sees, a refused operation changes nothing, filter commutes with append,
+    /// and rows that leave and come back go on as if they had stayed.
     #[test]
     fn every_history_keeps_the_laws(history in history()) {
         if let Err(why) = live(&history, |session| session) {

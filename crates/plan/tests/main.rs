@@ -6,6 +6,7 @@ mod faults;
 mod fuzz;
 mod geometry;
 mod hostile;
+mod inspect;
 mod laws;
 mod recorded;
 mod replay;

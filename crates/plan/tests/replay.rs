@@ -119,6 +119,88 @@ fn a_refused_scenario_keeps_what_came_before() {
     assert_eq!(got["steps"].as_array().map(Vec::len), Some(1));
 }
 
+/// A window of 4: amid a padded prefill, in a ring that has turned, and inside a round that one row did not fill.
+#[test]
+fn a_donor_says_where_each_row_may_be_read() {
+    let got = one(
+        &ring4(),
+        &json!([
+            {"op": "empty", "rows": 2},
+            {"op": "donor"},
+            {"op": "prepare", "lengths": [3, 5], "right_padding": [2, 0]},
+            {"op": "append", "tokens": [[1000, 1001, 1002, 0, 0], [2000, 2001, 2002, 2003, 2004]]},
+            {"op": "donor"},
+            {"op": "finalize"},
+            {"op": "append", "tokens": [[1003], [2005]]},
+            {"op": "donor"},
+            {"op": "round_begin"},
+            {"op": "append", "tokens": [[1004, 0], [2006, 2007]]},
+            {"op": "donor"},
+            {"op": "round_rollback", "keep": [0, 1]},
+            {"op": "donor"},
+        ]),
+    );
+    assert_eq!(got.get("error"), None);
+    let steps = &got["steps"];
+    assert_eq!(steps[1], json!({"offsets": [0, 0], "starts": [0, 0], "ends": [0, 0], "width": 0}));
+    let copied = |ranges: Value| json!([{"do": "copy_columns", "ranges": ranges}]);
+    let pending =
+        json!({"offsets": [3, 5], "starts": [0, 1], "ends": [3, 5], "width": 5, "ops": copied(json!([[0, 5]]))});
+    assert_eq!(steps[4], pending);
+    // The decode step dropped a column and wrote over the oldest: column 0 is the newest, and both rows fill the window.
+    let turned = json!({"offsets": [4, 6], "starts": [0, 0], "ends": [4, 4], "width": 4, "ops": copied(json!([[1, 4], [0, 1]]))});
+    assert_eq!(steps[7], turned);
+    // The block stands behind the newest 3 columns; the first row's last column is padding, so its window begins one earlier.
+    let ragged =
+        json!({"offsets": [5, 8], "starts": [0, 1], "ends": [4, 5], "width": 5, "ops": copied(json!([[0, 5]]))});
+    assert_eq!(steps[10], ragged);
+    // Rolled right by 2 and 1: what they rejected lies on the left, and the newest 4 columns are enough.
+    let rolled =
+        json!({"offsets": [4, 7], "starts": [1, 0], "ends": [4, 4], "width": 4, "ops": copied(json!([[1, 5]]))});
+    assert_eq!(steps[12], rolled);
+}
+
+/// A window of 5 with two sinks: a row that is no longer than its ring needs no pinned column, a longer one reads those that are
+/// older than its newest three.
+#[test]
+fn a_donor_lends_sinks() {
+    let cache = json!({"kind": "rotating", "max_size": 5, "sinks": 2});
+    let short = one(&cache, &json!([{"op": "merge", "rows": [[1000, 1001, 1002]]}, {"op": "donor"}]));
+    let ops = json!([{"do": "copy_columns", "ranges": [[2, 5]]}]);
+    assert_eq!(short["steps"][1], json!({"offsets": [3], "starts": [0], "ends": [3], "width": 3, "ops": ops}));
+    let ops = json!([
+        {"op": "merge", "rows": [[1000, 1001, 1002, 1003, 1004, 1005], [2000, 2001, 2002, 2003]]},
+        {"op": "donor"},
+    ]);
+    let long = one(&cache, &ops);
+    let copied = json!([{"do": "copy_columns", "ranges": [[0, 5]]}]);
+    let want = json!({"offsets": [6, 4], "starts": [2, 2], "ends": [5, 5], "width": 5, "ops": copied});
+    assert_eq!(long["steps"][1], want);
+
+    let line = json!({"id": "s", "scenario": {"cache": cache, "ops": ops}}).to_string();
+    let frames = inspect(&line, Options::default()).frames;
+    let words: Vec<&str> = frames[1].donor.iter().flat_map(|d| &d.rows).map(|row| row.words.as_str()).collect();
+    assert_eq!(
+        words,
+        [
+            "row 0 lends positions 0-1, 3-5, in columns 0 to 1, then columns 2 to 4 of the copy",
+            "row 1 lends positions 0-3, in column 0, then columns 2 to 4 of the copy",
+        ]
+    );
+    let (text, ran) = annulus_plan::explain(&line);
+    assert!(ran && words.iter().all(|words| text.contains(words)), "{text}");
+}
+
+/// What a log records of a donor is an operation like any other: it has no state to compare, and the group goes on.
+#[test]
+fn a_donor_in_a_log_changes_nothing() {
+    let mut log = log();
+    log.insert(5, json!({"group": 3, "layout": 0, "seq": 11, "op": {"op": "donor"}}));
+    let got = lines(&replay(&text(&log)));
+    assert_eq!(got[0].get("error"), None);
+    assert_eq!(got[0]["steps"][2]["starts"], json!([0, 1]));
+}
+
 /// Every line gives a line, in order, and the answer says whether all of them ran.
 #[test]
 fn the_answer_says_whether_every_scenario_ran() {
@@ -272,7 +354,7 @@ fn the_documented_operations_are_the_operations() {
         assert!(!annulus_plan::words::column_op(&op).is_empty());
         names.push(value["do"].clone());
     }
-    assert_eq!(names.len(), 11, "{names:?}");
+    assert_eq!(names.len(), 12, "{names:?}");
 }
 
 #[test]

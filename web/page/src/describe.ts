@@ -33,9 +33,14 @@ export function cellWords(still: Still, row: number, column: number): string {
   if (position !== null) parts.push(`position ${position}`);
   if (tag !== null) parts.push(`tag ${tag}`);
   if (goes) parts.push("dropped next");
+  if (still.head.donor) parts.push(lends(still, row, column) ? "lent" : "not lent");
   if (still.head.mask) parts.push(`seen by ${seers(still, row, column)}`);
   return parts.join(" · ");
 }
+
+/** Whether a donor lends a column of a row. */
+const lends = (still: Still, row: number, column: number): boolean =>
+  still.head.donor?.rows[row]?.columns.some(([from, to]) => from <= column && column < to) ?? false;
 
 /** The queries of a row that see a column. */
 function seers(still: Still, row: number, column: number): string {

@@ -106,6 +106,25 @@ export const PRESETS: Preset[] = [
     },
   },
   {
+    id: "donor",
+    name: "A donor for a drafter",
+    group: "Drafts",
+    about: "A drafter gets a copy of the cache amid a padded prefill. It may read neither the padding nor what the window has lost.",
+    guide: {
+      cache: ring(4),
+      cards: [
+        op({ op: "empty", rows: 2 }),
+        op({ op: "prepare", lengths: [3, 5], right_padding: [2, 0] }),
+        op({ op: "append", tokens: [[1000, 1001, 1002, 0, 0], [2000, 2001, 2002, 2003, 2004]] }),
+        op({ op: "donor" }),
+        op({ op: "finalize" }),
+        decode(1),
+        op({ op: "donor" }),
+      ],
+    },
+    step: 3,
+  },
+  {
     id: "br-24",
     name: "Taking back when full (BR-24)",
     group: "Drafts",

@@ -84,6 +84,13 @@ export class Still {
     );
   }
 
+  /** Columns that a donor lends. */
+  *lent(): Generator<{ row: number; column: number }> {
+    for (const [row, { columns }] of (this.head.donor?.rows ?? []).entries()) {
+      for (const [from, to] of columns) for (let column = from; column < to; column++) yield { row, column };
+    }
+  }
+
   /** Every query of a row beside the definition. */
   queries(row: number): Compared[] {
     return remember(this.#queries, row, () => this.#inspector.queries(this.#step, row));

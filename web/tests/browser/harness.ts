@@ -70,11 +70,50 @@ export async function visit(browser: Browser, url: string, options: BrowserConte
   });
   await page.goto(url);
   await page.waitForSelector(".sheet .cells");
+  await planned(page);
   const close = async () => {
     await context.close();
     if (faults.length > 0) throw new Error(faults.join("\n"));
   };
   return { page, close };
+}
+
+/** Two frames and a task later: what is rendered now has its listeners and is drawn. */
+export const drawn = (page: Page): Promise<void> =>
+  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))));
+
+/** Waits until every step of the scenario is planned and drawn. */
+export async function planned(page: Page): Promise<void> {
+  await page.locator("progress").waitFor({ state: "detached", timeout: 120_000 });
+  await drawn(page);
+}
+
+/** Opens a preset of the gallery and waits until it is there. */
+export async function openPreset(page: Page, id: string): Promise<void> {
+  await page.click(`[data-preset="${id}"]`);
+  await page.waitForSelector(`[data-preset="${id}"][aria-pressed=true]`);
+  await planned(page);
+}
+
+/** Longer than the panels lag behind a step. */
+const QUIET_MS = 250;
+
+/** Waits until the page rests: all is planned, nothing has been written into it for a while, and the last of it is drawn. */
+export async function rest(page: Page): Promise<void> {
+  await planned(page);
+  await page.evaluate((quiet) => new Promise<void>((done) => {
+    const end = () => {
+      changes.disconnect();
+      done();
+    };
+    let timer = setTimeout(end, quiet);
+    const changes = new MutationObserver(() => {
+      clearTimeout(timer);
+      timer = setTimeout(end, quiet);
+    });
+    changes.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+  }), QUIET_MS);
+  await drawn(page);
 }
 
 /** The middle of a cell of a small scenario, where columns are as wide as they get: 56 by 34 pixels, right of the names. */

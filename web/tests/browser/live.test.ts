@@ -56,10 +56,11 @@ test("a running server is followed, paused, gone back in and followed again", as
   await expect.poll(() => page.innerText(".count")).toBe("4 / 4");
   await page.click("text=Pause here");
   await page.click("[aria-label='Step back']");
+  await expect.poll(() => page.innerText(".count")).toBe("3 / 4");
   lines.slice(FIRST).forEach((line) => send(listener!, line));
   await expect.poll(() => page.innerText(".count")).toBe("3 / 11");
   await page.click("text=Go on at the newest");
-  expect(await page.innerText(".count")).toBe("11 / 11");
+  await expect.poll(() => page.innerText(".count")).toBe("11 / 11");
   await page.click("text=Stop following");
   await close();
 });

@@ -7,7 +7,7 @@ import type { AxeResults } from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LOG } from "../native.ts";
-import { DOCS, VIEWPORT, address, lineAt, launch, serve, visit } from "./harness.ts";
+import { DOCS, VIEWPORT, address, drawn, lineAt, launch, openPreset, rest, serve, visit } from "./harness.ts";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -19,13 +19,19 @@ interface View {
   picture?: "light" | "both";
 }
 
-const openPreset = (page: Page, id: string) => page.click(`[data-preset="${id}"]`);
+/** Moves the slider and waits until the step is shown. */
+async function scrub(page: Page, to: number): Promise<void> {
+  await page.locator(".scrub").fill(String(to));
+  await page.waitForSelector(`.count:text-matches("^${to + 1} / ")`);
+  await drawn(page);
+}
 
 const VIEWS: View[] = [
   { name: "overview", picture: "both", go: async (page) => {
     await openPreset(page, "ragged");
-    await page.locator(".scrub").fill("3");
+    await scrub(page, 3);
     await page.hover(".mask", { position: lineAt(1) });
+    await page.waitForSelector(".pointed:has-text('query at position 8')");
   } },
   { name: "compare", picture: "both", go: async (page) => {
     await openPreset(page, "br-01");
@@ -51,18 +57,20 @@ const VIEWS: View[] = [
   } },
   { name: "padded", go: async (page) => {
     await openPreset(page, "right-padding");
-    await page.locator(".scrub").fill("3");
+    await scrub(page, 3);
   } },
+  { name: "donor", go: (page) => openPreset(page, "donor") },
   { name: "tables", go: async (page) => {
     await openPreset(page, "ragged");
-    await page.locator(".scrub").fill("3");
+    await scrub(page, 3);
     await page.click("text=Cells of row 0 as a table");
     await page.click("text=Queries of row 0 as a table");
+    await page.waitForSelector("details:has-text('Queries of row 0 as a table') tbody tr");
   } },
   { name: "large", picture: "light", go: async (page) => {
     await openPreset(page, "large");
-    await page.waitForSelector(".count:has-text('1 / 28')", { timeout: 60_000 });
-    await page.locator(".scrub").fill("14");
+    await page.waitForSelector(".count:has-text('1 / 28')");
+    await scrub(page, 14);
   } },
   { name: "memory", picture: "light", go: async (page) => {
     await page.click("#pane-memory");
@@ -73,7 +81,7 @@ const VIEWS: View[] = [
     await page.locator(".live input[type=file]").setInputFiles(LOG);
     await page.waitForSelector(".live select");
     await page.selectOption(".live select", { index: 1 });
-    await page.locator(".scrub").fill("7");
+    await scrub(page, 7);
   } },
   { name: "try", go: async (page) => {
     await page.click("#pane-try");
@@ -83,7 +91,10 @@ const VIEWS: View[] = [
     await page.click("nav >> text=Learn");
     await page.click(".stops >> text=The ring turns");
   } },
-  { name: "keys", go: (page) => page.keyboard.press("?") },
+  { name: "keys", go: async (page) => {
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog[open]");
+  } },
 ];
 
 /** Elements that reach beyond the window or whose text is cut off. */
@@ -125,8 +136,7 @@ for (const theme of ["light", "dark"] as const) {
     test.each(VIEWS)("$name", async ({ name, go, picture }) => {
       const { page, close } = await visit(browser, address(server), { colorScheme: theme, reducedMotion: "reduce" });
       await go(page);
-      // The canvases follow in the next frame, the panels beside them 60 ms after the last step.
-      await page.waitForTimeout(200);
+      await rest(page);
       if (picture === "both" || (picture && theme === "light")) {
         await page.screenshot({ path: join(DOCS, "inspector", theme === "dark" ? `${name}-dark.png` : `${name}.png`) });
       }
@@ -140,11 +150,12 @@ for (const theme of ["light", "dark"] as const) {
 test("the theme can be chosen, and is drawn", async () => {
   const { page, close } = await visit(browser, address(server), { colorScheme: "light" });
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await rest(page);
   const before = await background();
   const cells = await page.locator(".cells").screenshot();
   await page.click("[aria-label='Light or dark']");
-  expect(await background()).not.toBe(before);
-  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await expect.poll(background).not.toBe(before);
+  await drawn(page);
   expect((await page.locator(".cells").screenshot()).equals(cells)).toBe(false);
   expect(VIEWPORT).toEqual({ width: 1280, height: 720 });
   await close();

@@ -7,7 +7,7 @@ use mlx_rs::ops::{expand_dims, quantized_matmul, select, softmax_axis};
 
 use super::execute::{TOKENS, column};
 use super::planes::{Affine, Format};
-use super::visible::{Device, Visible, for_grouped_heads, lowest};
+use super::visible::{Device, for_grouped_heads, lowest};
 use crate::error::{Error, Result};
 use crate::mlx;
 
@@ -50,12 +50,12 @@ pub(crate) fn attend_with_mlx(
     columns: &Fetched,
     format: Format,
     scale: f32,
-    visible: &Visible,
+    visible: &Device,
 ) -> Result<Array> {
     let [keys, values] = columns.slices()?;
     match (format, keys.as_slice(), values.as_slice()) {
         (Format::Plain, [keys], [values]) => {
-            let mask = match visible.device()? {
+            let mask = match visible {
                 Device::All => None,
                 Device::Causal => Some(FusedMask::Causal),
                 Device::Dense(mask) => Some(FusedMask::Array(mask)),
@@ -70,7 +70,7 @@ pub(crate) fn attend_with_mlx(
 /// The same over affine-quantized columns, which are multiplied as they are stored.
 ///
 /// Query heads that share a key head get an axis of their own, so that keys and values need no repetition.
-fn quantized(queries: &Array, columns: [&[Array]; 2], affine: Affine, scale: f32, visible: &Visible) -> Result<Array> {
+fn quantized(queries: &Array, columns: [&[Array]; 2], affine: Affine, scale: f32, visible: &Device) -> Result<Array> {
     let [[keys, key_scales, key_biases], [values, value_scales, value_biases]] = columns else {
         return Err(Error::Unsupported("an affine plane has three arrays".to_owned()));
     };

@@ -150,8 +150,8 @@ fn step(
             (plane, _) => plane,
         },
         ColumnOp::Join { rows: joined } => join(plane, joined, inputs)?,
-        // What is copied out leaves the planes as they are; `copy_row` makes the copy.
-        ColumnOp::CopyRow { .. } => plane,
+        // What is copied out leaves the planes as they are; whoever asked for the copy makes it.
+        ColumnOp::CopyRow { .. } | ColumnOp::CopyColumns { .. } => plane,
     })
 }
 

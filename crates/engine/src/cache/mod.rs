@@ -9,6 +9,7 @@
 //! - [`KvOptions`]: what a user may choose about it;
 //! - `planes`: what a plane is stored as; `execute`: the interpreter of column operations;
 //! - `visible`: masks on the device; `attention`: the one place where queries meet keys;
+//! - [`DonorColumns`]: a read-only copy for a drafter;
 //! - `rows`: rows that join, leave, are taken back or copied out.
 //!
 //! # Plan, execute, adopt
@@ -21,6 +22,7 @@
 
 mod attention;
 mod choice;
+mod donor;
 mod execute;
 mod pass;
 mod planes;
@@ -30,6 +32,7 @@ mod visible;
 pub use attention::Fetched;
 pub(crate) use attention::attend_with_mlx;
 pub use choice::KvOptions;
+pub use donor::DonorColumns;
 pub use pass::{Pass, Staged};
 pub use planes::{Affine, Format};
 pub use rows::StoredRow;

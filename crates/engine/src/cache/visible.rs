@@ -19,7 +19,7 @@ pub struct Visible {
 
 /// A mask on the device.
 #[derive(Debug)]
-pub(super) enum Device {
+pub(crate) enum Device {
     /// Every query sees every fetched column.
     All,
     /// Of S fetched columns, query i of N sees the first S - N + i + 1.
@@ -39,7 +39,7 @@ impl Visible {
     }
 
     /// The mask on the device.
-    pub(super) fn device(&self) -> Result<&Device> {
+    pub(crate) fn device(&self) -> Result<&Device> {
         if let Some(device) = self.device.get() {
             return Ok(device);
         }
@@ -50,13 +50,15 @@ impl Visible {
         };
         Ok(self.device.get_or_init(|| device))
     }
+}
 
+impl Device {
     /// The mask as booleans over `columns` fetched columns of `queries` queries; nothing when all is seen.
     pub(super) fn booleans(&self, queries: i32, columns: i32) -> Result<Option<Array>> {
-        Ok(match self.device()? {
-            Device::All => None,
-            Device::Dense(mask) => Some(mask.clone()),
-            Device::Causal => {
+        Ok(match self {
+            Self::All => None,
+            Self::Dense(mask) => Some(mask.clone()),
+            Self::Causal => {
                 let last = arange::<_, i32>(columns - queries, columns, 1)?.reshape(&[1, 1, queries, 1])?;
                 Some(last.ge(arange::<_, i32>(0, columns, 1)?)?)
             }

@@ -47,7 +47,7 @@ pub(super) fn layers(weights: &Weights<'_>, config: &Config) -> Load<usize> {
 
 /// Checks that so many key and value heads, which `field` states, divide the query heads.
 pub(super) fn check_groups(config: &Config, field: &str, heads: usize, kv_heads: usize) -> Load<()> {
-    if heads % kv_heads == 0 {
+    if heads.is_multiple_of(kv_heads) {
         return Ok(());
     }
     Err(config.error(field, format!("is {kv_heads}, which does not divide the {heads} of num_attention_heads")))
@@ -55,7 +55,7 @@ pub(super) fn check_groups(config: &Config, field: &str, heads: usize, kv_heads:
 
 /// Checks that a head, whose width `field` states, consists of pairs.
 pub(super) fn check_pairs(config: &Config, field: &str, dim: usize) -> Load<()> {
-    if dim % 2 == 0 {
+    if dim.is_multiple_of(2) {
         return Ok(());
     }
     Err(config.error(field, format!("is {dim}, but RoPE turns pairs: it must be even")))

@@ -17,7 +17,7 @@ use crate::checkpoint::LoadError;
 use crate::error::Result;
 use crate::weights::Weights;
 
-pub(crate) use part::embedding_name;
+pub(crate) use part::{embedding_name, multiplied};
 
 /// What a layer keeps of each token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -34,6 +34,25 @@ pub(crate) fn embedding_name(checkpoint: &Checkpoint) -> Option<String> {
     Place::of(checkpoint).map(|place| embedding(place.body))
 }
 
+/// Roughly how many weights a token is multiplied with: those of the text model, without rows that are only looked up, and of
+/// experts as many as a token runs through.
+pub(crate) fn multiplied(checkpoint: &Checkpoint) -> usize {
+    let Some(Place { body, head }) = Place::of(checkpoint) else { return 0 };
+    let whole = checkpoint.config();
+    let text = whole.section("text_config").ok().flatten();
+    let count = |field| text.as_ref().unwrap_or(whole).optional::<usize>(field).ok().flatten();
+    let (experts, chosen) = (count("num_experts"), count("top_k_experts"));
+    let weights = |name: &str| {
+        let elements: usize = checkpoint.describe(name).map_or(0, |(shape, _)| shape.iter().product());
+        match (experts, chosen) {
+            _ if name.contains(".embed_tokens_per_layer.") => 0,
+            (Some(experts), Some(chosen)) if name.contains(".experts.") => elements / experts.max(1) * chosen,
+            _ => elements,
+        }
+    };
+    checkpoint.names().filter(|name| name.starts_with(body) || name.starts_with(head)).map(weights).sum()
+}
+
 /// A checkpoint's text model.
 #[derive(Debug)]
 pub(super) struct TextPart {

@@ -41,7 +41,7 @@ impl Gated {
         if let Some(inner) = ops::gate(x, &self.gate, &self.up, self.activation) {
             return inner;
         }
-        let gate = self.activation.forward(&self.gate.forward(x)?)?;
-        gate.multiply(self.up.forward(x)?)
+        let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
+        self.activation.gate(&gate, &up)
     }
 }

@@ -59,7 +59,7 @@ pub trait Ops: fmt::Debug + Send + Sync {
         scale: f32,
         visible: &Visible,
     ) -> Result<Array> {
-        Ok(join_heads(&crate::cache::attend_with_mlx(queries, columns, format, scale, visible)?)?)
+        Ok(join_heads(&crate::cache::attend_with_mlx(queries, columns, format, scale, visible.device()?)?)?)
     }
 }
 

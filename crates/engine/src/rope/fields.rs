@@ -121,7 +121,7 @@ fn read_proportional(scaling: &Config, dims: usize, partial: f64) -> Result<Scal
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a small whole number")]
     let rotated = (dims as f64 * partial) as usize;
-    if rotated % 2 != 0 {
+    if !rotated.is_multiple_of(2) {
         let problem = format!("is {partial}, which makes {rotated} of a head's {dims} numbers turn: pairs turn");
         return Err(scaling.error("partial_rotary_factor", problem));
     }
@@ -130,4 +130,44 @@ fn read_proportional(scaling: &Config, dims: usize, partial: f64) -> Result<Scal
         return Err(scaling.error("factor", format!("must be above 0, found {factor}")));
     }
     Ok(Scaling::Proportional { rotated: int(rotated), factor })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn scaling(value: Value) -> Scaling {
+        let Value::Object(fields) = value else { panic!("{value} is no object") };
+        read_scaling(&Config::new(Path::new("config.json"), fields), 64).unwrap()
+    }
+
+    /// The gain of the paper is `0.1 ln(factor) + 1`; DeepSeek's two weights divide one such gain by another.
+    #[test]
+    fn yarn_has_the_gain_of_its_paper() {
+        let gain = |more: Value| {
+            let mut fields = json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768});
+            fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            match scaling(fields) {
+                Scaling::Yarn(yarn) => yarn.gain,
+                other => panic!("{other:?}"),
+            }
+        };
+        let paper = 0.1 * 4f64.ln() + 1.0;
+        assert_eq!(gain(json!({})), paper);
+        assert_eq!(gain(json!({"mscale": 1.0, "mscale_all_dim": 1.0})), 1.0);
+        assert_eq!(gain(json!({"mscale_all_dim": 0.5})), paper / (0.05 * 4f64.ln() + 1.0));
+        assert_eq!(gain(json!({"attention_factor": 1.25})), 1.25);
+    }
+
+    #[test]
+    fn a_part_of_a_head_turns_in_whole_pairs() {
+        let quarter = json!({"rope_type": "proportional", "partial_rotary_factor": 0.25});
+        assert_eq!(scaling(quarter), Scaling::Proportional { rotated: 16, factor: 1.0 });
+        assert_eq!(scaling(json!({"rope_type": "proportional"})), Scaling::Proportional { rotated: 64, factor: 1.0 });
+        assert_eq!(scaling(json!({"partial_rotary_factor": 1.0})), Scaling::None);
+    }
 }

@@ -72,3 +72,62 @@ fn evaluated(frequencies: Array) -> Result<Array> {
     frequencies.eval()?;
     Ok(frequencies)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YARN: Yarn = Yarn { factor: 4.0, original: 64.0, fast: 32.0, slow: 1.0, truncate: true, gain: 1.0 };
+
+    fn numbers(array: &Array) -> Vec<f64> {
+        array.as_slice::<f32>().iter().map(|value| f64::from(*value)).collect()
+    }
+
+    fn assert_near(found: f64, expected: f64) {
+        assert!((found / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+    }
+
+    /// The rule of the paper, pair by pair in float64: the inverse frequency is a mean of the plain and the stretched one,
+    /// weighted by where the pair lies between those that turn `slow` and `fast` times in the original context.
+    #[test]
+    fn yarn_is_the_papers_rule() {
+        for (dims, theta, yarn) in [
+            (64, 1e6f32, YARN),
+            (64, 1e6, Yarn { truncate: false, ..YARN }),
+            (128, 1e4, Yarn { original: 32_768.0, factor: 2.5, ..YARN }),
+            (8, 1e4, Yarn { original: 4096.0, fast: 3.0, slow: 3.0, ..YARN }),
+        ] {
+            let found = numbers(&super::yarn(dims, theta, &yarn).unwrap());
+            let (dims, theta) = (f64::from(dims), f64::from(theta));
+            let pair =
+                |turns: f64| dims / (2.0 * theta.ln()) * (yarn.original / (2.0 * std::f64::consts::PI * turns)).ln();
+            let (mut from, mut to) = (pair(yarn.fast), pair(yarn.slow));
+            if yarn.truncate {
+                (from, to) = (from.floor(), to.ceil());
+            }
+            let (from, to) = (from.max(0.0), to.min(dims - 1.0));
+            for (i, found) in found.iter().enumerate() {
+                let i = i as f64;
+                let plain = theta.powf(-2.0 * i / dims);
+                let stretch = ((i - from) / (to - from).max(0.001)).clamp(0.0, 1.0);
+                let expected = plain * (1.0 - stretch) + plain / f64::from(yarn.factor) * stretch;
+                assert_near(1.0 / found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn proportional_turns_the_first_pairs_only() {
+        for (rotated, turning) in [(16, 8), (64, 32), (0, 0)] {
+            let found = numbers(&proportional(64, 1e6, rotated, 2.0).unwrap());
+            assert_eq!(found.len(), 32);
+            for (i, found) in found.iter().enumerate() {
+                if i < turning {
+                    assert_near(*found, 2.0 * 1e6f64.powf(2.0 * i as f64 / 64.0));
+                } else {
+                    assert_eq!(*found, f64::INFINITY);
+                }
+            }
+        }
+    }
+}

@@ -1,8 +1,9 @@
-//! Rows that leave a ring, join it, or are copied out of it.
+//! Rows that leave a ring, join it, or are copied out of it; and the copy of all of them that a donor is.
 
 use super::{Ring, Window};
 use crate::Error;
 use crate::column::{ColumnOp, Piece};
+use crate::donor::{Capture, Donor};
 use crate::rows;
 use crate::step::{Extract, Move, Source};
 use crate::units::{Columns, Pos, Row, row_count};
@@ -88,6 +89,31 @@ impl Ring {
         let ranges = [pins, a, b].into_iter().filter(|c| !c.is_empty()).collect();
         let source = Source { columns: held, capacity: held, offset: Pos(next.max(0)), pinned: pins.len() };
         Ok(Extract { ops: vec![ColumnOp::CopyRow { row, ranges }], source })
+    }
+
+    /// Copies the newest window of columns out, pinned ones first, for a reader that goes on while the group changes.
+    ///
+    /// While rows end at different columns, because padding behind them is pending, their windows do too: then every column in
+    /// use is copied, and only `starts` and `ends` tell the windows apart. A row that ended a whole chunk before its cohort
+    /// holds one token less than its window, as it does for its next query.
+    pub fn donor(&self) -> Capture {
+        let (span, active, rows) = (self.window.span(), self.active(), self.rows());
+        let live: Vec<Columns> = (0..rows).map(|row| self.live(row, span)).collect();
+        let uneven = self.phase.prefill_ends().is_some() || live.iter().any(|c| c.to < active);
+        let from = if uneven { 0 } else { active.saturating_sub(span) };
+        let [a, b] = self.physical(Columns::new(from, active));
+        // Pinned columns that are still in every row's window are not needed twice.
+        let pinned = (0..rows).map(|row| self.held(row, span)[0].len()).max().unwrap_or(0);
+        let at = |temporal: u32| pinned + temporal.saturating_sub(from);
+        let valid = |(row, &o): (usize, &Pos)| self.phase.valid(row, o).max(Pos(0));
+        let donor = Donor {
+            offsets: self.offsets.iter().enumerate().map(valid).collect(),
+            starts: live.iter().map(|c| at(c.from)).collect(),
+            ends: live.iter().map(|c| at(c.to)).collect(),
+            width: pinned + (active - from),
+            pinned,
+        };
+        Capture::new([Columns::new(0, pinned), a, b], donor, self.shape())
     }
 }
 

@@ -10,7 +10,7 @@ use annulus_plan::scenario::{JoinRow, Keep, Op};
 use annulus_plan::session::{Done, Session};
 use std::collections::BTreeMap;
 
-use annulus_plan::{Columns, Growth, Kind, Layout, Mask, Phase, Window};
+use annulus_plan::{Capture, Columns, Growth, Inputs, Kind, Layout, Mask, Phase, Window};
 
 /// Numbers that decide one operation.
 pub type Dice = Vec<u8>;
@@ -89,6 +89,9 @@ impl Subject {
     /// One operation that the dice choose among those that make sense now.
     pub fn act(&mut self, dice: &[u8]) -> Result<(), Broken> {
         let mut roll = Roll::of(dice);
+        if roll.below(8) == 0 {
+            self.donor()?;
+        }
         let choice = roll.below(16);
         match self.layout().phase().clone() {
             Phase::Prefill(p) => match choice {
@@ -275,6 +278,24 @@ impl Subject {
         self.obey(&Op::RoundRollback { keep: Keep::Each(keep) })
     }
 
+    /// Law: to lend changes nothing, and says what the planner says.
+    fn donor(&mut self) -> Result<(), Broken> {
+        let before = self.session.group().cloned();
+        let done = self.session.step(&Op::Donor {}).map_err(|e| format!("refused: {e}"))?;
+        if self.session.group() != before.as_ref() {
+            return Err("a donor changed the group".to_owned());
+        }
+        let Capture { ops, donor, moved } = self.layout().donor();
+        let said = (done.entry.starts.as_ref(), done.entry.ends.as_ref(), done.entry.width);
+        if said != (Some(&donor.starts), Some(&donor.ends), Some(donor.width)) {
+            return Err(format!("a donor of {donor:?} is said to be {said:?}"));
+        }
+        if (done.ops, done.moved, done.donor) != (ops, moved, Some(donor)) {
+            return Err("a donor is not the plan's".to_owned());
+        }
+        Ok(())
+    }
+
     /// A snapshot, some appends, and the snapshot again.
     fn rest(&mut self, roll: &mut Roll<'_>) -> Result<(), Broken> {
         let name = "rest".to_owned();
@@ -362,7 +383,8 @@ impl Subject {
                 return Err(format!("{:?}, but every column visible: {all}", append.mask));
             }
         }
-        self.positions_hold()
+        self.positions_hold()?;
+        self.donor_lends()
     }
 
     /// Law: what a row holds are its own tokens, each at its position, and all of them that a later query can see. The
@@ -388,6 +410,51 @@ impl Subject {
             if held.iter().any(wrong) || known.keys().any(lacks) {
                 return Err(format!("row {row} holds {held:?} of {known:?}"));
             }
+        }
+        Ok(())
+    }
+
+    /// Law: at any time a donor lends of each row what a query at its newest position sees by the definition, every token at the
+    /// column that says so, and nothing else. Only what the planes have dropped is missing: never more than the oldest one.
+    fn donor_lends(&self) -> Result<(), Broken> {
+        let group = self.session.group().ok_or("no group")?;
+        let Capture { ops, donor, .. } = group.layout.donor();
+        let nothing = Inputs { incoming: &[], sources: &[] };
+        let copy = group.grid.clone().run(&ops, nothing).map_err(|e| format!("a donor does not fit: {e}"))?;
+        if copy.iter().any(|row| row.len() != donor.width as usize) {
+            return Err(format!("{ops:?} copies no {} columns", donor.width));
+        }
+        let mut whole = true;
+        for (row, history) in group.model.rows.iter().enumerate() {
+            let newest = donor.recent(row, u32::MAX);
+            let pins = donor.pins(row);
+            let offset = i64::from(donor.offsets[row].0);
+            let bounds = pins.to <= donor.pinned && donor.pinned <= newest.from && newest.from <= newest.to;
+            if !bounds || newest.to > donor.width || offset != history.next {
+                return Err(format!("{donor:?} cannot be, the next position of row {row} is {}", history.next));
+            }
+            let positions = (0..i64::from(pins.to)).chain(offset - i64::from(newest.len())..offset);
+            let columns = pins.iter().chain(newest.iter());
+            let tag = |column: u32| copy.get(row).and_then(|cells| cells.get(column as usize)).copied().unwrap_or(0);
+            let lent: BTreeMap<i64, u64> = positions.zip(columns.map(tag)).collect();
+            if lent.len() != (pins.len() + newest.len()) as usize {
+                return Err(format!("a donor lends a position of row {row} twice"));
+            }
+            whole &= lent.len() == donor.width as usize;
+            let sees = |at: i64| group.model.rule.sees(offset - 1, at);
+            let wrong = |(&at, &tag): (&i64, &u64)| tag == 0 || !sees(at) || history.at(at).is_some_and(|t| t != tag);
+            if let Some(wrong) = lent.iter().find(|&entry| wrong(entry)) {
+                return Err(format!("a donor lends {wrong:?} of row {row}, which has {:?}", history.tokens));
+            }
+            let oldest = group.model.rule.window.map_or(i64::MIN, |w| offset - i64::from(w - group.model.rule.sinks));
+            let dropped = |at: i64, tag: u64| at == oldest && !group.grid.rows()[row].contains(&tag);
+            let lacks = |&&(at, tag): &&(i64, u64)| sees(at) && !lent.contains_key(&at) && !dropped(at, tag);
+            if let Some(lacking) = history.tokens.iter().find(lacks) {
+                return Err(format!("a donor lends {lent:?} of row {row}, without {lacking:?}"));
+            }
+        }
+        if whole != donor.is_whole() {
+            return Err(format!("{donor:?} is said to be whole: {}", donor.is_whole()));
         }
         Ok(())
     }

@@ -143,7 +143,7 @@ function Input({ id, field, value, problem, change }: InputProps) {
   );
 }
 
-const OPS = ["finalize", "trim", "extract", "snapshot", "restore", "round_begin", "round_commit"];
+const OPS = ["finalize", "trim", "extract", "donor", "snapshot", "restore", "round_begin", "round_commit"];
 
 function Add({ state, add }: { state: State; add: (card: Card) => void }) {
   const rows = state.right.still(state.right.length - 1)?.head.rows.length ?? 0;
@@ -167,6 +167,7 @@ function operation(name: string): Extract<Card, { do: "op" }>["op"] {
   switch (name) {
     case "trim": return { op: "trim", n: 1 };
     case "extract": return { op: "extract", row: 0 };
+    case "donor": return { op: "donor" };
     case "snapshot": return { op: "snapshot", name: "here" };
     case "restore": return { op: "restore", name: "here" };
     case "round_begin": return { op: "round_begin" };

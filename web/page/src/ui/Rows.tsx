@@ -16,6 +16,7 @@ export function Rows({ state }: { state: State }) {
       <Ring still={still} row={state.row} />
       <Group still={still} />
       <RowTable still={still} selected={state.row} />
+      <Lent still={still} selected={state.row} />
     </>
   );
 }
@@ -65,14 +66,52 @@ function Group({ still }: { still: Still }) {
 /** Laying out more rows than this costs more than drawing the cache. */
 const MOST = 16;
 
+/** So many rows around the selected one. */
+function around<T>(rows: T[], selected: number): [T, number][] {
+  const first = Math.max(0, Math.min(selected - MOST / 2, rows.length - MOST));
+  return rows.slice(first, first + MOST).map((row, i) => [row, first + i]);
+}
+
+/** What a donor lends of every row. */
+function Lent({ still, selected }: { still: Still; selected: number }) {
+  const { donor } = still.head;
+  if (!donor) return null;
+  const { width, pinned, rows } = donor;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Lent">
+      <table class="rows">
+        <caption>Lent: a copy of {width} columns{pinned > 0 ? `, ${pinned} of them pinned` : ""}; outlined in the cache</caption>
+        <thead>
+          <tr>
+            <th scope="col">row</th>
+            <th scope="col" title="The positions that may be read">positions</th>
+            <th scope="col" title="Where they lie in the copy">in the copy</th>
+            <th scope="col" title="The physical columns they were copied from">from columns</th>
+          </tr>
+        </thead>
+        <tbody>
+          {around(rows, selected).map(([row, index]) => (
+            <tr key={index} class={index === selected ? "selected" : ""} title={row.words}>
+              <th scope="row">{index}</th>
+              <td>{describe.ranges(row.positions)}</td>
+              <td>{describe.ranges(row.valid)}</td>
+              <td>{describe.ranges(row.columns)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
 function RowTable({ still, selected }: { still: Still; selected: number }) {
   const { rows, rope_offsets, phase, tokens, offset } = still.head;
   const ends = phase.kind === "prefill" ? phase.ends : null;
   const round = phase.kind === "round" ? phase : null;
   // While nothing pends the next token stands where the next column does.
   const pending = rows.some((row) => row.valid !== row.offset);
-  const first = Math.max(0, Math.min(selected - MOST / 2, rows.length - MOST));
-  const shown = rows.slice(first, first + MOST);
+  const shown = around(rows, selected);
+  const first = shown[0]?.[1] ?? 0;
   return (
     <div class="scroll" data-look="rows" tabIndex={0} role="region" aria-label="Rows">
       {tokens && <p class="copied">Copied out: tags {tokens.join(", ") || "none"}, next position {offset}.</p>}
@@ -91,7 +130,7 @@ function RowTable({ still, selected }: { still: Still; selected: number }) {
           </tr>
         </thead>
         <tbody>
-          {shown.map((row, i) => [row, first + i] as const).map(([row, index]) => (
+          {shown.map(([row, index]) => (
             <tr key={index} class={index === selected ? "selected" : ""}>
               <th scope="row">
                 <button class="link" aria-pressed={index === selected} aria-label={`Row ${index}`} onClick={() => set({ row: index })}>{index}</button>

@@ -102,6 +102,9 @@ function marks(still: Still, upstream: boolean): Mark[] {
       for (let column = from; column < to && list.length < MOST_LINKED; column++) list.push({ row: on.row, column, kind: "linked" });
     }
   }
+  for (const { row, column } of still.lent()) {
+    if (list.length < MOST_LINKED) list.push({ row, column, kind: "linked" });
+  }
   if (still.head.broken_queries > 0) {
     still.head.rows.forEach((_, row) => {
       for (const query of still.queries(row)) {

@@ -63,8 +63,9 @@ function Button({ icon, label, hint, act }: { icon: keyof typeof ICONS; label: s
 }
 
 function Progress({ state }: { state: State }) {
-  const { right } = state;
-  if (right.done || state.live || right.total === 0) return null;
+  const { right, upstream } = state;
+  const done = right.done && (upstream?.done ?? true);
+  if (done || state.live || right.total === 0) return null;
   return <progress max={right.total} value={right.length} aria-label="Planned steps" />;
 }
 

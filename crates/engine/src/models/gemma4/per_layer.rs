@@ -81,8 +81,8 @@ impl Gate {
 
     /// `[B, L, width]` and the layer's input to the sum that goes on.
     pub(super) fn forward(&self, x: &Array, input: &Array) -> Result<Array> {
-        let gate = Activation::GeluTanh.forward(&self.gate.forward(x)?)?;
-        let projected = self.projection.forward(&gate.multiply(input)?)?;
+        let gated = Activation::GeluTanh.gate(&self.gate.forward(x)?, input)?;
+        let projected = self.projection.forward(&gated)?;
         Ok(x.add(self.norm.forward(&projected)?)?)
     }
 }
