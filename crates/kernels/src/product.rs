@@ -127,8 +127,8 @@ impl<'a> Panel<'a> {
         let (quants, scales) = lines.split_at(self.shape.quants());
         let halves = as_halves(&scales[0]);
         let (scale, bias) = match self.shape.scales {
-            ScaleType::F16 => (s.from_f16(&halves[0]), s.from_f16(&halves[1])),
-            ScaleType::Bf16 => (s.from_bf16(&halves[0]), s.from_bf16(&halves[1])),
+            ScaleType::F16 => (s.load_f16(&halves[0]), s.load_f16(&halves[1])),
+            ScaleType::Bf16 => (s.load_bf16(&halves[0]), s.load_bf16(&halves[1])),
             ScaleType::F32 => (s.load(as_floats(&scales[0])), s.load(as_floats(&scales[1]))),
         };
         (quants, scale, bias)

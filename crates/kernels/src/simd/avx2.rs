@@ -75,7 +75,7 @@ impl Simd for Avx2 {
         simd!({
             _mm256_storeu_ps(to.as_mut_ptr(), x[0]);
             _mm256_storeu_ps(to[8..].as_mut_ptr(), x[1]);
-        })
+        });
     }
 
     #[inline(always)]
@@ -142,12 +142,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn from_f16(self, from: &[u16; LANES]) -> Self::F {
+    fn load_f16(self, from: &[u16; LANES]) -> Self::F {
         each!(at in [0, 8] => _mm256_cvtph_ps(_mm_loadu_si128(from[at..].as_ptr().cast())))
     }
 
     #[inline(always)]
-    fn from_bf16(self, from: &[u16; LANES]) -> Self::F {
+    fn load_bf16(self, from: &[u16; LANES]) -> Self::F {
         each!(at in [0, 8] => {
             let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(from[at..].as_ptr().cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))

@@ -45,7 +45,7 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
 
     #[inline(always)]
     fn store(self, x: __m512, to: &mut [f32; LANES]) {
-        simd!(_mm512_storeu_ps(to.as_mut_ptr(), x))
+        simd!(_mm512_storeu_ps(to.as_mut_ptr(), x));
     }
 
     #[inline(always)]
@@ -110,12 +110,12 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
     }
 
     #[inline(always)]
-    fn from_f16(self, from: &[u16; LANES]) -> __m512 {
+    fn load_f16(self, from: &[u16; LANES]) -> __m512 {
         simd!(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())))
     }
 
     #[inline(always)]
-    fn from_bf16(self, from: &[u16; LANES]) -> __m512 {
+    fn load_bf16(self, from: &[u16; LANES]) -> __m512 {
         simd!(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(
             from.as_ptr().cast()
         )))))

@@ -139,9 +139,9 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// The greatest of the lanes.
     fn greatest(self, x: Self::F) -> f32;
     /// IEEE halves to float32.
-    fn from_f16(self, from: &[u16; LANES]) -> Self::F;
+    fn load_f16(self, from: &[u16; LANES]) -> Self::F;
     /// bfloat16 to float32.
-    fn from_bf16(self, from: &[u16; LANES]) -> Self::F;
+    fn load_bf16(self, from: &[u16; LANES]) -> Self::F;
 
     fn words(self, from: &[u32; LANES]) -> Self::I;
     fn zero(self) -> Self::I;
@@ -240,8 +240,8 @@ mod tests {
             push(s.nibble::<28>(w));
             push(s.byte::<0>(w));
             push(s.byte::<24>(w));
-            push(s.from_f16(&halves));
-            push(s.from_bf16(&halves));
+            push(s.load_f16(&halves));
+            push(s.load_bf16(&halves));
             push(s.round(f));
             push(s.exp2_integral(s.round(f)));
             push(s.splat(s.sum(f)));

@@ -119,13 +119,13 @@ impl Simd for Portable {
 
     #[cfg_attr(target_arch = "aarch64", inline(always))]
     #[cfg_attr(not(target_arch = "aarch64"), inline(never))]
-    fn from_f16(self, from: &[u16; LANES]) -> Self::F {
+    fn load_f16(self, from: &[u16; LANES]) -> Self::F {
         each(*from, |bits| half::f16::from_bits(bits).to_f32())
     }
 
     #[cfg_attr(target_arch = "aarch64", inline(always))]
     #[cfg_attr(not(target_arch = "aarch64"), inline(never))]
-    fn from_bf16(self, from: &[u16; LANES]) -> Self::F {
+    fn load_bf16(self, from: &[u16; LANES]) -> Self::F {
         each(*from, |bits| f32::from_bits(u32::from(bits) << 16))
     }
 
