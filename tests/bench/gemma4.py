@@ -75,8 +75,13 @@ def compare(name, binary, tokenizer, work):
             (folder / helper).write_bytes((tokenizer / helper).read_bytes())
     model, _ = load_model(folder)
     for rows in (1, 16):
-        run(model, rows, 4)
-        prompt, tokens, prefill, decode = run(model, rows, DECODE)
+        try:
+            run(model, rows, 4)
+            prompt, tokens, prefill, decode = run(model, rows, DECODE)
+        except RuntimeError as error:
+            # MLX's CUDA backend cannot launch its expert kernels over so many tokens at once.
+            print(f"{name}, mlx-lm, {rows} rows: {error}", flush=True)
+            continue
         print(f"{name}, mlx-lm, {rows} rows: prompt {rows * PROMPT / prefill:.0f} tokens/s, decode {rows * DECODE / decode:.1f}",
               flush=True)
         if rows == 1:

@@ -8,3 +8,4 @@ experts=$("$root/scripts/venv.sh" "$root/tests/parity/requirements-experts.txt")
 arguments=("$root/target/release/annulus" "$(cache_folder)/models/$DEFAULT_MODEL" "$(cache_folder)/parity")
 "$python" "$root/tests/parity/parity.py" "${arguments[@]}"
 "$experts" "$root/tests/parity/parity.py" --experts "${arguments[@]}"
+"$python" "$root/tests/parity/kv.py" "${arguments[@]}"

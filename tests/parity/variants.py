@@ -73,6 +73,8 @@ PLAIN = {
     "Gemma 4 E, f32": ({**GEMMA4, **SHARED}, "f32", None),
     "Gemma 4 E, 4-bit": ({**GEMMA4, **SHARED}, "bf16", FOUR),
     "Gemma 4 E, mixed bits": (nested("gemma4", GEMMA4, **SHARED), "bf16", MIXED),
+    # In float32 our kernels spell quantized weights out.
+    "Gemma 4 E, mixed bits, f32": ({**GEMMA4, **SHARED}, "f32", MIXED),
     "Gemma 4 E, as transformers names it": (nested("gemma4", GEMMA4, **SHARED), "bf16", None, "transformers"),
     # MLX gathers plain matrices on the CPU in float32 only, so there is no plain bf16.
     "Gemma 4 experts, f32": ({**GEMMA4, **EXPERTS}, "f32", None),
@@ -83,4 +85,5 @@ PLAIN = {
 QUANTIZED_EXPERTS = {
     "Gemma 4 experts, 4-bit": (nested("gemma4", GEMMA4, **EXPERTS), "bf16", FOUR),
     "Gemma 4 experts, mixed bits": ({**GEMMA4, **EXPERTS}, "bf16", MIXED),
+    "Gemma 4 experts, mixed bits, f32": ({**GEMMA4, **EXPERTS}, "f32", MIXED),
 }

@@ -12,6 +12,7 @@ pub enum Value {
     String(String),
     Strings(Vec<String>),
     I32s(Vec<i32>),
+    F32s(Vec<f32>),
     U64(u64),
     /// A value type by number, and bytes that follow it.
     Raw(u32, Vec<u8>),
@@ -144,10 +145,34 @@ fn put(out: &mut Vec<u8>, value: &Value) {
             values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
             (9, bytes)
         }
+        Value::F32s(values) => {
+            let mut bytes = array_header(6, values.len() as u64);
+            values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+            (9, bytes)
+        }
         Value::Raw(kind, bytes) => (*kind, bytes.clone()),
     };
     out.extend(kind.to_le_bytes());
     out.extend(bytes);
+}
+
+/// A file in so many parts as llama.cpp's `gguf-split` makes them: all metadata in the first, tensors in order.
+#[must_use]
+pub fn split(file: &Gguf, count: usize) -> Vec<Gguf> {
+    let number = |value: usize| Value::Raw(2, u16::try_from(value).unwrap_or(u16::MAX).to_le_bytes().into());
+    let total = i32::try_from(file.tensors.len()).unwrap_or(i32::MAX);
+    let bound = |part: usize| file.tensors.len() * part / count;
+    (0..count)
+        .map(|part| {
+            let mut shard = Gguf { tensors: file.tensors[bound(part)..bound(part + 1)].to_vec(), ..Gguf::default() };
+            if part == 0 {
+                shard.metadata.clone_from(&file.metadata);
+            }
+            shard.set("split.no", number(part)).set("split.count", number(count));
+            shard.set("split.tensors.count", Value::I32(total));
+            shard
+        })
+        .collect()
 }
 
 /// The beginning of an array: the type of its items, and how many there are.
@@ -215,6 +240,102 @@ pub fn small_llama() -> Gguf {
             data.extend(block);
         }
         file.tensor(name, dims, kind, data);
+    }
+    file
+}
+
+/// The encodings that a matrix can have, by their numbers in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the format's own")]
+#[allow(non_camel_case_types, reason = "the names are the format's own")]
+pub enum Kind {
+    F32 = 0,
+    Q4_0 = 2,
+    Q4_1 = 3,
+    Q5_0 = 6,
+    Q5_1 = 7,
+    Q8_0 = 8,
+    Q4_K = 12,
+    Q5_K = 13,
+    Q6_K = 14,
+}
+
+impl Kind {
+    /// Elements and bytes of a block, and where it holds float16 numbers, as their bits: they make weights of about 0.1 that
+    /// are centred on zero.
+    fn block(self) -> (usize, usize, &'static [(usize, u16)]) {
+        match self {
+            Self::F32 => (1, 4, &[]),
+            Self::Q4_0 => (32, 18, &[(0, 0x2400)]),
+            Self::Q4_1 => (32, 20, &[(0, 0x2400), (2, 0xaf80)]),
+            Self::Q5_0 => (32, 22, &[(0, 0x2000)]),
+            Self::Q5_1 => (32, 24, &[(0, 0x2000), (2, 0xafc0)]),
+            Self::Q8_0 => (32, 34, &[(0, 0x1400)]),
+            Self::Q4_K => (256, 144, &[(0, 0x0c00), (2, 0x1780)]),
+            Self::Q5_K => (256, 176, &[(0, 0x0800), (2, 0x17c0)]),
+            Self::Q6_K => (256, 210, &[(208, 0x0400)]),
+        }
+    }
+
+    /// Random numbers in this encoding, as bytes.
+    fn random(self, elements: usize, random: &mut crate::tiny::Random) -> Vec<u8> {
+        if self == Self::F32 {
+            return (0..elements).flat_map(|_| (random.uniform() / 4.0).to_le_bytes()).collect();
+        }
+        let (in_block, bytes, halves) = self.block();
+        let mut data = Vec::new();
+        for _ in 0..elements / in_block {
+            let mut block: Vec<u8> = (0..bytes).map(|_| random.byte()).collect();
+            for (at, bits) in halves {
+                block[*at..at + 2].copy_from_slice(&bits.to_le_bytes());
+            }
+            data.extend(block);
+        }
+        data
+    }
+}
+
+/// A random Llama of two layers whose matrices have the encodings that `kind` says, by their names: width 256, heads of 64,
+/// and a byte-level tokenizer of all bytes and the special tokens of [`tiny`](crate::tiny).
+pub fn llama_of(kind: impl Fn(&str) -> Kind) -> Gguf {
+    let mut file = Gguf::default();
+    file.set("general.architecture", "llama".into())
+        .set("llama.block_count", Value::U32(2))
+        .set("llama.context_length", Value::U32(256))
+        .set("llama.embedding_length", Value::U32(256))
+        .set("llama.feed_forward_length", Value::U32(512))
+        .set("llama.attention.head_count", Value::U32(4))
+        .set("llama.attention.head_count_kv", Value::U32(2))
+        .set("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5))
+        .set("tokenizer.ggml.model", "gpt2".into())
+        .set("tokenizer.ggml.tokens", Value::Strings(crate::tiny::tokens()))
+        .set("tokenizer.ggml.token_type", Value::I32s([1; 256].into_iter().chain([3; 3]).collect()))
+        .set("tokenizer.ggml.merges", Value::Strings(vec![]))
+        .set("tokenizer.ggml.eos_token_id", Value::U32(crate::tiny::IM_END));
+    let mut random = crate::tiny::Random::new(11);
+    let mut matrix = |file: &mut Gguf, name: &str, columns: usize, rows: usize| {
+        let kind = kind(name);
+        let data = kind.random(columns * rows, &mut random);
+        file.tensor(name, &[columns as u64, rows as u64], kind as u32, data);
+    };
+    let norm = || [1.0_f32; 256].iter().flat_map(|one| one.to_le_bytes()).collect();
+    matrix(&mut file, "token_embd.weight", 256, 259);
+    file.tensor("output_norm.weight", &[256], 0, norm());
+    for layer in 0..2 {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        file.tensor(&name("attn_norm"), &[256], 0, norm());
+        file.tensor(&name("ffn_norm"), &[256], 0, norm());
+        for (part, columns, rows) in [
+            ("attn_q", 256, 256),
+            ("attn_k", 256, 128),
+            ("attn_v", 256, 128),
+            ("attn_output", 256, 256),
+            ("ffn_gate", 256, 512),
+            ("ffn_up", 256, 512),
+            ("ffn_down", 512, 256),
+        ] {
+            matrix(&mut file, &name(part), columns, rows);
+        }
     }
     file
 }

@@ -69,6 +69,12 @@ pub const CHAT_TEMPLATE: &str = "{% for message in messages %}{{'<|im_start|>' +
     message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' \
     }}{% endif %}";
 
+/// The config and the weights of a Llama model.
+#[must_use]
+pub fn llama(options: &TinyOptions) -> (Value, Vec<Tensor>) {
+    (config(options), tensors(options))
+}
+
 /// Writes a Llama model into a folder: config, weights in float32, tokenizer, and chat template.
 ///
 /// # Errors
@@ -169,6 +175,13 @@ fn tokenizer() -> Value {
             "vocab": vocabulary, "merges": [],
         },
     })
+}
+
+/// All tokens in the order of their ids: the bytes in GPT-2's spelling, then the special ones.
+#[must_use]
+pub fn tokens() -> Vec<String> {
+    let special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
+    alphabet().into_iter().map(String::from).chain(special.map(str::to_owned)).collect()
 }
 
 /// GPT-2's character for each byte, in the order of bytes.

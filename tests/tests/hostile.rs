@@ -188,11 +188,31 @@ fn tokenizers_that_contradict_themselves() {
         })
     };
     let strings = |items: &[&str]| Value::Strings(items.iter().map(|item| (*item).to_owned()).collect());
-    refuse(&set("tokenizer.ggml.model", "llama".into()), &["tokenizer model \"llama\""]);
+    refuse(&set("tokenizer.ggml.model", "bert".into()), &["tokenizer model \"bert\"", "\"gpt2\"", "\"llama\""]);
+    refuse(&set("tokenizer.ggml.model", "llama".into()), &["tokenizer.ggml.scores", "missing"]);
+    let scored = |scores: Value| {
+        changed(|file| {
+            file.set("tokenizer.ggml.model", "llama".into()).set("tokenizer.ggml.scores", scores);
+        })
+    };
+    refuse(&scored(Value::F32s(vec![0.0; 3])), &["12 tokens, but 3 scores"]);
+    refuse(&scored(Value::I32s(vec![0; 12])), &["tokenizer.ggml.scores", "float32"]);
+    refuse(&scored(Value::F32s(vec![-1000.0; 12])), &["one score", "tokenizer.model"]);
+    let mut numbers: Vec<f32> = (0..12_u8).map(f32::from).collect();
+    read_gguf(&scored(Value::F32s(numbers.clone()))).unwrap();
+    numbers[5] = f32::NAN;
+    read_gguf(&scored(Value::F32s(numbers))).unwrap();
     refuse(&set("tokenizer.ggml.token_type", Value::I32s(vec![1])), &["12 tokens, but 1 token types"]);
     refuse(&set("tokenizer.ggml.token_type", Value::I32s(vec![-1; 12])), &["without negative numbers"]);
     refuse(&set("tokenizer.ggml.tokens", Value::I32s(vec![1])), &["an array of strings", "1 I32"]);
     refuse(&set("tokenizer.ggml.tokens", strings(&[])), &["0 tokens, but 12"]);
+    // A token that is one of many parts must not take time for each pair of them.
+    let long = changed(|file| {
+        let tokens = (0..12).map(|i| if i < 9 { "a".repeat(200_000 + i) } else { "a".repeat(i - 8) }).collect();
+        file.set("tokenizer.ggml.tokens", Value::Strings(tokens)).set("tokenizer.ggml.model", "llama".into());
+        file.set("tokenizer.ggml.scores", Value::F32s((0..12_u8).map(f32::from).collect()));
+    });
+    read_gguf(&long).unwrap();
     refuse(&set("tokenizer.ggml.merges", strings(&["12"])), &["merge \"12\""]);
     refuse(&set("tokenizer.ggml.merges", strings(&["1 x"])), &["cannot be built"]);
     refuse(&set("tokenizer.ggml.merges", strings(&["1 2"])), &["cannot be built"]);
@@ -218,13 +238,20 @@ fn tensors_that_are_not_where_they_say() {
     refuse(&tensor(&|t| t.dims = vec![]), &[name, "0 axes"]);
     refuse(&tensor(&|t| t.dims = vec![1; 5]), &[name, "5 axes"]);
     refuse(&tensor(&|t| t.dims = vec![33, 32]), &[name, "blocks of 32"]);
-    refuse(&tensor(&|t| t.kind = 14), &[name, "Q6_K", "supported: F32"]);
-    refuse(&tensor(&|t| t.kind = 4), &[name, "Q4_2"]);
+    for (kind, encoding) in [(4, "Q4_2"), (10, "Q2_K"), (11, "Q3_K"), (20, "IQ4_NL"), (39, "MXFP4")] {
+        refuse(&tensor(&|t| t.kind = kind), &[name, encoding, "supported: F32", "Q6_K", "named Q4_K_M or Q8_0"]);
+    }
+    for (kind, encoding) in [(12, "Q4_K"), (13, "Q5_K"), (14, "Q6_K")] {
+        // The rows of this tensor have 32 elements.
+        refuse(&tensor(&|t| t.kind = kind), &[name, "rows of 32 elements", encoding, "blocks of 256"]);
+        refuse(&tensor(&|t| (t.kind, t.dims) = (kind, vec![256, 32])), &[name, "overlaps"]);
+        refuse(&tensor(&|t| (t.kind, t.dims) = (kind, vec![256, 1 << 30])), &[name, "truncated or damaged"]);
+    }
     refuse(&tensor(&|t| t.kind = u32::MAX), &[name, "number 4294967295"]);
     refuse(&tensor(&|t| "token_embd.weight".clone_into(&mut t.name)), &["token_embd.weight", "described twice"]);
     refuse(
         &tensor(&|t| "blk.0.ffn_gate_exps.weight".clone_into(&mut t.name)),
-        &["ffn_gate_exps", "none that a Llama model has"],
+        &["ffn_gate_exps", "none that a model of architecture \"llama\" has"],
     );
     refuse(&changed(|file| file.tensors.clear()), &["token_embd.weight"]);
 }
@@ -358,8 +385,20 @@ proptest! {
     fn a_mutated_gguf_file(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         header_only in prop::bool::weighted(0.8),
+        newer in any::<bool>(),
     ) {
-        let mut bytes = changed(|_| {});
+        let mut bytes = changed(|file| {
+            let more: [(&str, u64, u32, usize); 5] = [
+                ("blk.1.attn_q.weight", 32, 6, 22),
+                ("blk.1.attn_v.weight", 32, 7, 24),
+                ("blk.1.ffn_up.weight", 256, 12, 144),
+                ("blk.1.ffn_gate.weight", 256, 13, 176),
+                ("blk.1.ffn_down.weight", 256, 14, 210),
+            ];
+            for (name, columns, kind, size) in more.into_iter().filter(|_| newer) {
+                file.tensor(name, &[columns, 2], kind, vec![0x35; 2 * size]);
+            }
+        });
         let end = if header_only { 1_700 } else { bytes.len() };
         for (at, value) in changes {
             bytes[at.index(end)] = value;

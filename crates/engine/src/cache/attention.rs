@@ -5,11 +5,10 @@ use mlx_rs::Array;
 use mlx_rs::fast::{ScaledDotProductAttentionMask as FusedMask, scaled_dot_product_attention};
 use mlx_rs::ops::{expand_dims, quantized_matmul, select, softmax_axis};
 
-use super::execute::{TOKENS, column};
+use super::execute::view;
 use super::planes::{Affine, Format};
 use super::visible::{Device, for_grouped_heads, lowest};
 use crate::error::{Error, Result};
-use crate::mlx;
 
 /// The columns that a step hands to attention: the stored arrays of keys and of values. Their planes come whole: a kernel
 /// that takes a range of columns needs no slices.
@@ -26,17 +25,9 @@ pub struct Fetched {
 impl Fetched {
     /// The columns that are read, as arrays of their own.
     fn slices(&self) -> Result<[Vec<Array>; 2]> {
-        let of = |planes: &[Array]| planes.iter().map(|plane| fetch(plane, self.range)).collect::<Result<_>>();
+        let of = |planes: &[Array]| planes.iter().map(|plane| view(plane, self.range)).collect::<Result<_>>();
         Ok([of(&self.keys)?, of(&self.values)?])
     }
-}
-
-/// The columns that attention reads: the plane itself when it reads all of them.
-fn fetch(plane: &Array, columns: Columns) -> Result<Array> {
-    if columns.from == 0 && column(columns.to)? == plane.dim(2) {
-        return Ok(plane.clone());
-    }
-    Ok(mlx::slice(plane, TOKENS, column(columns.from)?, column(columns.to)?)?)
 }
 
 /// `softmax(queries keys^T scale) values` over what each query may see, with MLX's own operations.

@@ -56,24 +56,9 @@ impl KvOptions {
                 None => Ok(Format::Plain),
             };
         };
-        let fits = |group: i32| layers.iter().all(|layer| layer.heads.head_dim.is_multiple_of(group.unsigned_abs()));
-        let usual = if fits(64) { 64 } else { 32 };
+        let usual = if layers.iter().all(|layer| layer.heads.head_dim.is_multiple_of(64)) { 64 } else { 32 };
         let affine = Affine::new(bits, self.group.unwrap_or(usual))?;
-        if fits(affine.group()) {
-            return Ok(Format::Affine(affine));
-        }
-        let possible: Vec<_> = Affine::GROUPS.iter().filter(|group| fits(**group)).map(i32::to_string).collect();
-        let heads =
-            layers.iter().map(|layer| layer.heads.head_dim).find(|dim| dim % affine.group().unsigned_abs() != 0);
-        let way_out = if possible.is_empty() {
-            "its cache can only be kept plain".to_owned()
-        } else {
-            format!("choose {}", possible.join(" or "))
-        };
-        Err(Error::Unsupported(format!(
-            "KV groups of {} do not divide this model's heads of {} numbers: {way_out}",
-            affine.group(),
-            heads.unwrap_or(0)
-        )))
+        layers.iter().try_for_each(|layer| affine.check(layer.heads.head_dim))?;
+        Ok(Format::Affine(affine))
     }
 }

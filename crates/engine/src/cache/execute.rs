@@ -13,7 +13,7 @@ use crate::mlx;
 /// The axis of rows in every plane.
 const ROWS: usize = 0;
 /// The axis of columns in every plane.
-pub(super) const TOKENS: usize = 2;
+const TOKENS: usize = 2;
 
 /// A plan's operations, with the indices that some of them need on the device. It is made once and serves all planes.
 #[derive(Debug)]
@@ -33,15 +33,15 @@ pub(super) struct Inputs<'a> {
 }
 
 /// [`Inputs`] of one plane.
-struct PlaneInputs {
-    incoming: Option<Array>,
-    sources: Vec<Option<Array>>,
+struct PlaneInputs<'a> {
+    incoming: Option<&'a Array>,
+    sources: Vec<Option<&'a Array>>,
 }
 
-impl PlaneInputs {
+impl PlaneInputs<'_> {
     /// An array whose heads and type a new plane must have.
     fn like(&self) -> Option<&Array> {
-        self.incoming.as_ref().or(self.sources.iter().flatten().next())
+        self.incoming.or(self.sources.iter().flatten().next().copied())
     }
 }
 
@@ -51,7 +51,11 @@ impl Program {
     /// # Errors
     /// When an index is beyond what MLX can hold.
     pub(super) fn new(ops: Vec<ColumnOp>, rows: usize) -> Result<Self> {
-        let ops = ops.into_iter().map(|op| Ok((op.clone(), device_index(&op)?))).collect::<Result<_>>()?;
+        let prepared = ops.into_iter().map(|op| {
+            let indices = device_index(&op)?;
+            Ok((op, indices))
+        });
+        let ops = prepared.collect::<Result<_>>()?;
         Ok(Self { ops, rows })
     }
 
@@ -67,24 +71,18 @@ impl Program {
     pub(super) fn run(&self, before: Option<&Planes>, inputs: Inputs<'_>) -> Result<Option<Planes>> {
         let joining = inputs.sources.iter().flatten().next().copied();
         let count = inputs.incoming.or(before).or(joining).map_or(0, |planes| planes.0.len());
-        let plane = |planes: &Planes, number: usize| match planes.0.get(number) {
-            Some(plane) => Ok(plane.clone()),
-            None => Err(misfit("arrays", planes.0.len(), count)),
-        };
         let mut built = Vec::with_capacity(count);
         for number in 0..count {
-            let sources = inputs.sources.iter().map(|source| source.map(|planes| plane(planes, number)).transpose());
-            let inputs = PlaneInputs {
-                incoming: inputs.incoming.map(|planes| plane(planes, number)).transpose()?,
-                sources: sources.collect::<Result<_>>()?,
-            };
-            built.push(self.run_plane(before.map(|planes| plane(planes, number)).transpose()?, &inputs)?);
+            let sources = inputs.sources.iter().map(|source| array(*source, number));
+            let plane_inputs =
+                PlaneInputs { incoming: array(inputs.incoming, number)?, sources: sources.collect::<Result<_>>()? };
+            built.push(self.run_plane(array(before, number)?.cloned(), &plane_inputs)?);
         }
         // All planes of a layer have the same columns: either each has some, or none has.
         Ok(built.into_iter().collect::<Option<Vec<_>>>().filter(|planes| !planes.is_empty()).map(Planes))
     }
 
-    fn run_plane(&self, mut plane: Option<Array>, inputs: &PlaneInputs) -> Result<Option<Array>> {
+    fn run_plane(&self, mut plane: Option<Array>, inputs: &PlaneInputs<'_>) -> Result<Option<Array>> {
         let mut rows = index(self.rows)?;
         for (number, (op, indices)) in self.ops.iter().enumerate() {
             plane = match (op, plane) {
@@ -112,16 +110,20 @@ impl Program {
     }
 }
 
+/// One array of some planes, where there are planes.
+fn array(planes: Option<&Planes>, number: usize) -> Result<Option<&Array>> {
+    planes.map(|planes| planes.0.get(number).ok_or_else(|| misfit("arrays", planes.0.len(), number + 1))).transpose()
+}
+
 /// One operation on one plane.
 fn step(
     op: &ColumnOp,
     indices: Option<&Array>,
     plane: Option<Array>,
     rows: i32,
-    inputs: &PlaneInputs,
+    inputs: &PlaneInputs<'_>,
 ) -> Result<Option<Array>> {
-    let incoming =
-        || inputs.incoming.as_ref().ok_or_else(|| Error::Unsupported(format!("{op:?} without incoming columns")));
+    let incoming = || inputs.incoming.ok_or_else(|| Error::Unsupported(format!("{op:?} without incoming columns")));
     let held = |plane: Option<Array>| plane.ok_or_else(|| Error::Unsupported(format!("{op:?} without planes")));
     Ok(match op {
         ColumnOp::Grow { columns } => {
@@ -182,7 +184,7 @@ fn indices(values: impl Iterator<Item = u32>, shape: &[usize]) -> Result<Array> 
 }
 
 /// Inserts empty columns before column `at`; makes a plane of them when there is none.
-fn insert(plane: Option<Array>, at: i32, columns: u32, rows: i32, inputs: &PlaneInputs) -> Result<Array> {
+fn insert(plane: Option<Array>, at: i32, columns: u32, rows: i32, inputs: &PlaneInputs<'_>) -> Result<Array> {
     let like = plane.as_ref().or(inputs.like());
     let like = like.ok_or_else(|| Error::Unsupported("columns without a plane to be like".to_owned()))?;
     let rows = plane.as_ref().map_or(rows, |plane| plane.dim(0));
@@ -218,10 +220,22 @@ fn pin(mut plane: Array, incoming: &Array, runs: &[PinRun]) -> Result<Array> {
     Ok(plane)
 }
 
+/// Columns of a plane, perhaps as a view of it: the plane itself when they are all it has.
+///
+/// # Errors
+/// When the plane has no such columns.
+pub(super) fn view(plane: &Array, columns: Columns) -> Result<Array> {
+    let (from, to) = (column(columns.from)?, column(columns.to)?);
+    if from == 0 && to == plane.dim(2) {
+        return Ok(plane.clone());
+    }
+    Ok(mlx::slice(plane, TOKENS, from, to)?)
+}
+
 /// These columns in this order, perhaps as a view of the plane; nothing when there are none.
 fn view_columns(plane: &Array, ranges: &[Columns]) -> Result<Option<Array>> {
-    let part = |range: &Columns| Ok(mlx::slice(plane, TOKENS, column(range.from)?, column(range.to)?)?);
-    let parts = ranges.iter().filter(|range| !range.is_empty()).map(part).collect::<Result<Vec<_>>>()?;
+    let parts = ranges.iter().filter(|range| !range.is_empty()).map(|range| view(plane, *range));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
     Ok(match parts.as_slice() {
         [] => None,
         [only] => Some(only.clone()),
@@ -263,25 +277,23 @@ fn roll(plane: &Array, over: Columns, indices: &Array) -> Result<Array> {
     Ok(concatenate(&parts, 2)?)
 }
 
-fn join(plane: Option<Array>, joined: &[Vec<Piece>], inputs: &PlaneInputs) -> Result<Option<Array>> {
+fn join(plane: Option<Array>, joined: &[Vec<Piece>], inputs: &PlaneInputs<'_>) -> Result<Option<Array>> {
     // A single stored row that is taken whole hands its buffer over.
     if let (None, [pieces]) = (&plane, joined)
         && let ([Piece::Source(columns)], Some(Some(source))) = (pieces.as_slice(), inputs.sources.first())
         && *columns == Columns::new(0, columns.to)
         && column(columns.to)? == source.dim(2)
     {
-        return Ok(Some(source.clone()));
+        return Ok(Some((*source).clone()));
     }
     let like = plane.as_ref().or(inputs.like());
     let Some(like) = like.cloned() else { return Ok(None) };
     let mut parts: Vec<Array> = plane.into_iter().collect();
     for (row, pieces) in joined.iter().enumerate() {
-        let source = inputs.sources.get(row).and_then(Option::as_ref);
+        let source = inputs.sources.get(row).copied().flatten();
         let pieces = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| match (piece, source) {
             (Piece::Empty(columns), _) => empty_like(&like, 1, *columns),
-            (Piece::Source(range), Some(source)) => {
-                Ok(mlx::slice(source, TOKENS, column(range.from)?, column(range.to)?)?)
-            }
+            (Piece::Source(range), Some(source)) => view(source, *range),
             (Piece::Source(range), None) => Err(misfit("columns of a row that has none", range.len() as usize, 0)),
         });
         parts.push(concatenate(&pieces.collect::<Result<Vec<_>>>()?, 2)?);
@@ -294,7 +306,7 @@ fn misfit(what: &str, got: usize, want: usize) -> Error {
 }
 
 /// A row or column number as MLX takes it.
-pub(super) fn column(number: u32) -> Result<i32> {
+fn column(number: u32) -> Result<i32> {
     index(number as usize)
 }
 

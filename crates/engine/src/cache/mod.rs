@@ -38,7 +38,7 @@ pub use planes::{Affine, Format};
 pub use rows::StoredRow;
 pub use visible::Visible;
 
-use annulus_plan::{Growth, Kind, Layout, Pos};
+use annulus_plan::{Growth, Kind, Layout};
 use mlx_rs::{Array, transforms};
 
 use crate::error::{Error, Result};
@@ -104,18 +104,6 @@ impl Cache {
     #[must_use]
     pub fn layouts(&self) -> &[Layout] {
         &self.layouts
-    }
-
-    /// How many rows the group has; of a model without caches, none.
-    #[must_use]
-    pub fn rows(&self) -> usize {
-        self.layouts.first().map_or(0, Layout::rows)
-    }
-
-    /// The position of each row's next token.
-    #[must_use]
-    pub fn offsets(&self) -> &[Pos] {
-        self.layouts.first().map_or(&[], Layout::offsets)
     }
 
     /// Plans an append of `columns` columns to every row.

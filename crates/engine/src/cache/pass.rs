@@ -76,6 +76,7 @@ impl<'c> Pass<'c> {
     ///
     /// # Errors
     /// When shapes do not fit, or a layer is asked for twice or does not exist.
+    #[allow(clippy::needless_pass_by_value, reason = "the cache takes values over; keys are turned first")]
     pub fn attend(
         &mut self,
         layer: usize,

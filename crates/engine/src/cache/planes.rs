@@ -44,6 +44,27 @@ impl Affine {
         Ok(Self { bits, group })
     }
 
+    /// Checks that groups of this size divide heads of `dim` numbers.
+    ///
+    /// # Errors
+    /// In words for the user, when they do not.
+    pub fn check(self, dim: u32) -> Result<()> {
+        let fits = |group: i32| dim.is_multiple_of(group.unsigned_abs());
+        if fits(self.group) {
+            return Ok(());
+        }
+        let possible: Vec<_> = Self::GROUPS.into_iter().filter(|group| fits(*group)).map(|n| n.to_string()).collect();
+        let way_out = if possible.is_empty() {
+            "its cache can only be kept plain".to_owned()
+        } else {
+            format!("choose {}", possible.join(" or "))
+        };
+        Err(Error::Unsupported(format!(
+            "KV groups of {} do not divide this model's heads of {dim} numbers: {way_out}",
+            self.group
+        )))
+    }
+
     /// Bits of a number.
     #[must_use]
     pub fn bits(self) -> i32 {
@@ -65,17 +86,9 @@ impl Format {
     /// # Errors
     /// When the head cannot be divided into groups.
     pub fn encode(self, numbers: &Array) -> Result<Vec<Array>> {
-        let Self::Affine(Affine { bits, group }) = self else { return Ok(vec![numbers.clone()]) };
-        let dim = numbers.dim(3);
-        if dim % group != 0 {
-            let fits = Affine::GROUPS.iter().filter(|group| dim % *group == 0).map(i32::to_string);
-            let fits = fits.collect::<Vec<_>>().join(" or ");
-            let way_out = if fits.is_empty() { "keep its cache plain".to_owned() } else { format!("choose {fits}") };
-            return Err(Error::Unsupported(format!(
-                "KV groups of {group} do not divide this model's heads of {dim} numbers: {way_out}"
-            )));
-        }
-        let (packed, scales, biases) = quantize(numbers, group, bits)?;
+        let Self::Affine(affine) = self else { return Ok(vec![numbers.clone()]) };
+        affine.check(numbers.dim(3).unsigned_abs())?;
+        let (packed, scales, biases) = quantize(numbers, affine.group, affine.bits)?;
         Ok(vec![packed, scales, biases])
     }
 

@@ -30,12 +30,6 @@ impl StoredRow {
     pub fn layer(&self, number: usize) -> &[Array] {
         self.layers.get(number).and_then(Option::as_ref).map_or(&[], |planes| &planes.0)
     }
-
-    /// Bytes of all its planes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.layers.iter().flatten().map(Planes::bytes).sum()
-    }
 }
 
 type Planned<T> = std::result::Result<T, annulus_plan::Error>;
@@ -57,7 +51,7 @@ impl Cache {
     /// # Errors
     /// As for [`merge`](Self::merge); the group is as it was then, and the rows are gone.
     pub fn extend(&mut self, rows: Vec<StoredRow>) -> Result<()> {
-        self.join(rows, |layout, sources| layout.extend(sources))
+        self.join(rows, Layout::extend)
     }
 
     /// Starts a padded prefill.
@@ -161,7 +155,10 @@ impl Cache {
             plan(layout, &sources)
         });
         let plans: Vec<_> = plans.collect::<Planned<_>>()?;
-        self.execute(plans, &rows)
+        self.execute(plans, &rows)?;
+        // A handle that stayed would make the next write copy the planes that a row has handed over.
+        drop(rows);
+        Ok(())
     }
 
     /// Builds what the moves lead to for every layer, then adopts all of it or, after an error, nothing.

@@ -1,11 +1,13 @@
 //! Where models lie on this machine, and how a name becomes a path.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::LoadError;
+use super::gguf::ShardName;
 
 /// The folders that hold models, in the order they are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,9 +105,16 @@ impl Places {
 
     /// Models in the folder `models`, directly or one level down: `model.gguf`, `model/`, `org/model.gguf`, `org/model/`.
     fn list_own(&self, folder: &Path, prefix: &str, found: &mut Vec<Found>) {
+        for name in ggufs(folder) {
+            let path = folder.join(&name);
+            // The first of several files need not be there.
+            if path.is_file() {
+                found.push(Found { name: format!("{prefix}{name}"), path });
+            }
+        }
         for (name, path) in entries(folder) {
             let name = format!("{prefix}{name}");
-            if (path.is_file() && is_gguf(&path)) || (path.is_dir() && holds_model(&path)) {
+            if path.is_dir() && holds_model(&path) {
                 found.push(Found { name, path });
             } else if prefix.is_empty() && path.is_dir() {
                 self.list_own(&path, &format!("{name}/"), found);
@@ -148,6 +157,14 @@ fn here() -> String {
 
 fn is_gguf(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+}
+
+/// The GGUF models of a folder, by the names of their files; of a model in several, by the first.
+pub(super) fn ggufs(folder: &Path) -> Vec<String> {
+    let files = entries(folder).into_iter().filter(|(_, path)| path.is_file() && is_gguf(path));
+    let models: BTreeSet<String> =
+        files.map(|(name, _)| ShardName::parse(&name).map_or_else(|| name.clone(), |shard| shard.sibling(1))).collect();
+    models.into_iter().collect()
 }
 
 /// Whether a folder looks like a checkpoint; whether it is one shows when it is opened.

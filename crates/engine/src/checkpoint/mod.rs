@@ -18,10 +18,11 @@ mod error;
 pub mod gguf;
 mod locate;
 mod mapped;
+mod parallel;
+mod regroup;
 pub mod safetensors;
 mod tensor;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -29,10 +30,11 @@ pub use config::{Config, FromField, GenerationConfig, Quantization};
 pub use error::LoadError;
 pub use locate::{Found, Places, cache_dir, list, locate};
 pub use mapped::MappedFile;
+pub use regroup::{Loss, SMALLEST_GROUP};
 pub use tensor::{Affine, Dtype, Place, Plain, TensorData};
 
 pub use gguf::GgufFile;
-use gguf::{GROUP, Packed, Rows, Source, Target};
+use gguf::Source;
 use safetensors::Weights;
 
 /// A model's files, opened and checked; no weight has been read yet.
@@ -70,14 +72,10 @@ impl Checkpoint {
         if !path.is_dir() {
             return Err(folder("there is no such file or folder".to_owned()));
         }
-        let ggufs: Vec<_> = locate::entries(path).into_iter().filter(|(name, _)| name.ends_with(".gguf")).collect();
-        match ggufs.as_slice() {
-            [(_, file)] => Self::open_gguf(file),
+        match locate::ggufs(path).as_slice() {
+            [file] => Self::open_gguf(&path.join(file)),
             [] => Err(folder("there is neither a config.json nor a .gguf file in it".to_owned())),
-            several => {
-                let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
-                Err(folder(format!("holds several models; name one of {}", names.join(", "))))
-            }
+            several => Err(folder(format!("holds several models; name one of {}", several.join(", ")))),
         }
     }
 
@@ -143,11 +141,11 @@ impl Checkpoint {
     }
 
     fn files(&self) -> impl Iterator<Item = &MappedFile> {
-        let (many, one) = match &self.store {
-            Store::Folder(weights) => (weights.files(), None),
-            Store::Gguf { file, .. } => ([].as_slice(), Some(file.file())),
+        let files = match &self.store {
+            Store::Folder(weights) => weights.files(),
+            Store::Gguf { file, .. } => file.files(),
         };
-        many.iter().chain(one).map(|file| &**file)
+        files.iter().map(|file| &**file)
     }
 
     /// The tensors that [`Checkpoint::tensor`] can give, sorted by name. A quantized one appears once, under the name of
@@ -187,10 +185,7 @@ impl Checkpoint {
     pub fn tensor(&self, name: &str, expected: Option<&[usize]>) -> Result<TensorData<'_>, LoadError> {
         let data = match &self.store {
             Store::Folder(weights) => self.stored_tensor(weights, name)?,
-            Store::Gguf { file, sources } => {
-                let source = sources.get(name).ok_or_else(|| self.missing(name))?;
-                gguf_tensor(file, source)?
-            }
+            Store::Gguf { file, sources } => file.tensor(sources.get(name).ok_or_else(|| self.missing(name))?)?,
         };
         match expected {
             Some(expected) if expected != data.shape() => Err(LoadError::Shape {
@@ -207,12 +202,7 @@ impl Checkpoint {
     #[must_use]
     pub fn describe(&self, name: &str) -> Option<(Vec<usize>, Dtype)> {
         if let Store::Gguf { file, sources } = &self.store {
-            let tensor = described(file, sources.get(name)?).ok()?;
-            let dtype = match tensor.encoding.layout().target {
-                Target::Plain(dtype) => dtype,
-                Target::Affine(_) => Dtype::F32,
-            };
-            return Some((tensor.shape.clone(), dtype));
+            return file.describe(sources.get(name)?);
         }
         match self.tensor(name, None).ok()? {
             TensorData::Plain(plain) => Some((plain.shape, plain.dtype)),
@@ -226,8 +216,7 @@ impl Checkpoint {
     /// As [`Checkpoint::tensor`], and when the tensor holds no numbers for weights.
     pub fn to_f32(&self, name: &str) -> Result<Vec<f32>, LoadError> {
         if let Store::Gguf { file, sources } = &self.store {
-            let source = sources.get(name).ok_or_else(|| self.missing(name))?;
-            return decode(file, source);
+            return file.decode(sources.get(name).ok_or_else(|| self.missing(name))?);
         }
         self.tensor(name, None)?.to_f32().ok_or_else(|| {
             let problem = "holds no numbers of type F32, F16 or BF16";
@@ -238,11 +227,14 @@ impl Checkpoint {
     fn file_of(&self, name: &str) -> &Path {
         match &self.store {
             Store::Folder(weights) => weights.file_of(name),
-            Store::Gguf { file, .. } => file.file().path(),
+            Store::Gguf { file, sources } => {
+                sources.get(name).map_or_else(|| file.file().path(), |source| file.file_of(source))
+            }
         }
     }
 
-    fn missing(&self, name: &str) -> LoadError {
+    /// The error of a tensor that is not there.
+    pub(crate) fn missing(&self, name: &str) -> LoadError {
         let last = name.rsplit('.').take(2).last();
         let near: Vec<&str> =
             self.names().filter(|other| last.is_some_and(|last| other.contains(last))).take(3).collect();
@@ -310,80 +302,4 @@ fn affine_shape(packed: &[usize], scales: &[usize], bits: usize, group_size: usi
     let columns = groups.checked_mul(group_size)?;
     let fits = outer == scales_outer && columns.checked_mul(bits)? == words.checked_mul(32)? && columns > 0;
     fits.then(|| outer.iter().copied().chain([columns]).collect())
-}
-
-/// A GGUF tensor in the representation that it is used in.
-fn gguf_tensor<'a>(file: &'a GgufFile, source: &Source) -> Result<TensorData<'a>, LoadError> {
-    let tensor = described(file, source)?;
-    let bytes = file.bytes(tensor);
-    let shape = tensor.shape.clone();
-    let bits = match (tensor.encoding.layout().target, source.rows) {
-        (Target::Plain(dtype), Rows::InOrder) => {
-            return Ok(TensorData::Plain(Plain {
-                dtype,
-                shape,
-                bytes: Cow::Borrowed(bytes),
-                place: Some(Place { file: file.file(), offset: tensor.offset }),
-            }));
-        }
-        (Target::Plain(dtype), Rows::Interleaved { .. }) => {
-            let mut owned = Vec::with_capacity(bytes.len());
-            for_each_row(tensor, bytes, source.rows, |row| {
-                owned.extend_from_slice(row);
-            });
-            return Ok(TensorData::Plain(Plain::owned(dtype, shape, owned)));
-        }
-        (Target::Affine(bits), _) => bits,
-    };
-    let groups = shape.iter().product::<usize>() / GROUP;
-    let mut packed = Packed::with_capacity(groups, bits);
-    for_each_row(tensor, bytes, source.rows, |row| {
-        tensor.encoding.pack(row, &mut packed);
-    });
-    let with_last = |last: usize| {
-        let mut parts = shape.clone();
-        if let Some(columns) = parts.last_mut() {
-            *columns = last;
-        }
-        parts
-    };
-    let columns = shape.last().copied().unwrap_or(0);
-    Ok(TensorData::Affine(Affine {
-        bits,
-        group_size: GROUP,
-        packed: Plain::owned(Dtype::U32, with_last(columns * bits / 32), packed.words),
-        scales: Plain::owned(Dtype::F32, with_last(columns / GROUP), packed.scales),
-        biases: Plain::owned(Dtype::F32, with_last(columns / GROUP), packed.biases),
-        shape,
-    }))
-}
-
-/// A GGUF tensor in float32.
-fn decode(file: &GgufFile, source: &Source) -> Result<Vec<f32>, LoadError> {
-    let tensor = described(file, source)?;
-    let mut out = Vec::with_capacity(tensor.shape.iter().product());
-    for_each_row(tensor, file.bytes(tensor), source.rows, |row| {
-        tensor.encoding.decode(row, &mut out);
-    });
-    Ok(out)
-}
-
-fn described<'a>(file: &'a GgufFile, source: &Source) -> Result<&'a gguf::GgufTensor, LoadError> {
-    file.tensors()
-        .get(&source.name)
-        .ok_or_else(|| LoadError::tensor(file.file().path(), &source.name, "is not in the file"))
-}
-
-/// Calls `each` with the bytes of every row, in the order of the Hugging Face layout.
-fn for_each_row(tensor: &gguf::GgufTensor, bytes: &[u8], order: Rows, mut each: impl FnMut(&[u8])) {
-    // Rows lie along the first axis; a tensor of one axis has rows of one element.
-    let rows = tensor.shape.first().copied().unwrap_or(0).max(1);
-    if order == Rows::InOrder {
-        return each(bytes);
-    }
-    let len = bytes.len() / rows;
-    for row in 0..rows {
-        let start = order.source(row) * len;
-        each(bytes.get(start..start + len).unwrap_or(&[]));
-    }
 }

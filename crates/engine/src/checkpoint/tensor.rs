@@ -1,6 +1,7 @@
 //! Tensors as a checkpoint holds them, before any library makes arrays of them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::MappedFile;
@@ -152,39 +153,92 @@ impl Affine<'_> {
     /// other, which those of a [`Checkpoint`](super::Checkpoint) do.
     #[must_use]
     pub fn to_f32(&self) -> Option<Vec<f32>> {
-        let words = self.packed.to_u32()?;
-        let (scales, biases) = (self.scales.to_f32()?, self.biases.to_f32()?);
-        let columns = *self.shape.last()?;
-        let elements = self.shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim))?;
-        let fits = elements.checked_div(self.group_size) == Some(scales.len())
-            && scales.len() == biases.len()
-            && columns.is_multiple_of(self.group_size)
-            && elements.checked_mul(self.bits) == words.len().checked_mul(32)
-            && (columns * self.bits).is_multiple_of(32);
-        if !fits {
-            return None;
-        }
-        let groups = columns / self.group_size;
-        let words_per_row = columns * self.bits / 32;
-        let mut out = Vec::with_capacity(elements);
-        for (row, words) in words.chunks_exact(words_per_row.max(1)).enumerate() {
-            for column in 0..columns {
-                let group = row * groups + column / self.group_size;
-                let q = unpack(words, column * self.bits, self.bits);
-                #[allow(clippy::cast_precision_loss, reason = "at most 8 bits")]
-                out.push(scales[group] * q as f32 + biases[group]);
-            }
-        }
+        let rows = self.rows()?;
+        let mut out = Vec::new();
+        rows.for_each(0..rows.count, |row, _, _| out.extend_from_slice(row));
         Some(out)
+    }
+
+    /// The rows, to be spelled out one by one; `None` as for [`Affine::to_f32`].
+    pub(super) fn rows(&self) -> Option<AffineRows> {
+        let columns = *self.shape.last()?;
+        let rows = AffineRows {
+            words: self.packed.to_u32()?,
+            scales: self.scales.to_f32()?,
+            biases: self.biases.to_f32()?,
+            bits: self.bits,
+            group_size: self.group_size,
+            columns,
+            count: self.shape.iter().rev().skip(1).try_fold(1_usize, |product, &dim| product.checked_mul(dim))?,
+        };
+        let elements = rows.count.checked_mul(columns)?;
+        let fits = elements.checked_div(self.group_size) == Some(rows.scales.len())
+            && rows.scales.len() == rows.biases.len()
+            && columns > 0
+            && columns.is_multiple_of(self.group_size)
+            && elements.checked_mul(self.bits) == rows.words.len().checked_mul(32)
+            && (columns * self.bits).is_multiple_of(32);
+        fits.then_some(rows)
     }
 }
 
-/// `bits` bits of a little-endian stream of words, from bit `at` on; they may straddle two words.
-fn unpack(words: &[u32], at: usize, bits: usize) -> u32 {
-    let low = u64::from(words[at / 32]);
-    let high = words.get(at / 32 + 1).map_or(0, |&word| u64::from(word));
-    let shifted = ((high << 32) | low) >> (at % 32);
-    #[allow(clippy::cast_possible_truncation, reason = "masked to at most 8 bits")]
-    let value = (shifted & ((1 << bits) - 1)) as u32;
-    value
+/// An affine tensor whose parts are known to fit each other.
+#[derive(Debug)]
+pub(super) struct AffineRows {
+    words: Vec<u32>,
+    scales: Vec<f32>,
+    biases: Vec<f32>,
+    bits: usize,
+    group_size: usize,
+    columns: usize,
+    /// How many rows there are.
+    pub(super) count: usize,
+}
+
+impl AffineRows {
+    /// Calls `each` with the numbers of these rows, one after the other, and their scales and biases.
+    pub(super) fn for_each(&self, rows: Range<usize>, mut each: impl FnMut(&[f32], &[f32], &[f32])) {
+        let (words_in_row, groups) = (self.columns * self.bits / 32, self.columns / self.group_size);
+        let mut numbers = vec![0.0; self.columns];
+        for row in rows {
+            let words = &self.words[row * words_in_row..(row + 1) * words_in_row];
+            let (scales, biases) =
+                (&self.scales[row * groups..(row + 1) * groups], &self.biases[row * groups..(row + 1) * groups]);
+            let mut integers = Integers { words, bits: self.bits, read: 0, loaded: 0 };
+            for ((numbers, scale), bias) in numbers.chunks_exact_mut(self.group_size).zip(scales).zip(biases) {
+                for number in numbers {
+                    #[allow(clippy::cast_precision_loss, reason = "at most 8 bits")]
+                    let integer = integers.next() as f32;
+                    *number = scale * integer + bias;
+                }
+            }
+            each(&numbers, scales, biases);
+        }
+    }
+}
+
+/// The integers in a little-endian stream of words, lowest bits first; they may straddle two words.
+struct Integers<'a> {
+    words: &'a [u32],
+    bits: usize,
+    /// Bits that were read from the words and not handed out, and how many they are.
+    read: u64,
+    loaded: usize,
+}
+
+impl Integers<'_> {
+    fn next(&mut self) -> u32 {
+        if self.loaded < self.bits
+            && let Some((word, rest)) = self.words.split_first()
+        {
+            self.read |= u64::from(*word) << self.loaded;
+            self.loaded += 32;
+            self.words = rest;
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "masked to at most 8 bits")]
+        let integer = (self.read & ((1 << self.bits) - 1)) as u32;
+        self.read >>= self.bits;
+        self.loaded = self.loaded.saturating_sub(self.bits);
+        integer
+    }
 }

@@ -4,7 +4,7 @@ use annulus_plan::Kind;
 use mlx_rs::Array;
 
 use super::output::Output;
-use super::{CacheLayer, Load, Model};
+use super::{CacheLayer, Facts, Load, Model};
 use crate::cache::Pass;
 use crate::error::Result;
 use crate::mlx::rounded;
@@ -42,9 +42,7 @@ struct Decoder {
     norm: RmsNorm,
     output: Output,
     rope: Rope,
-    cache: Vec<CacheLayer>,
-    context: usize,
-    vocabulary: usize,
+    facts: Facts,
 }
 
 struct Block {
@@ -75,9 +73,11 @@ pub(super) fn load(weights: &Weights<'_>, shape: Shape, rope: Rope) -> Load<Box<
         norm: weights.rms_norm("model.norm", width, shape.eps)?,
         output: Output::load(weights, "lm_head", [vocabulary, width], shape.tied)?,
         rope,
-        cache: vec![CacheLayer::new(Kind::Full, shape.kv_heads, shape.head_dim); shape.layers],
-        context: shape.context,
-        vocabulary,
+        facts: Facts {
+            cache: vec![CacheLayer::new(Kind::Full, shape.kv_heads, shape.head_dim); shape.layers],
+            context: shape.context,
+            vocabulary,
+        },
     }))
 }
 
@@ -134,16 +134,8 @@ impl Attention {
 }
 
 impl Model for Decoder {
-    fn cache_layers(&self) -> &[CacheLayer] {
-        &self.cache
-    }
-
-    fn context_length(&self) -> usize {
-        self.context
-    }
-
-    fn vocabulary(&self) -> usize {
-        self.vocabulary
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn forward(&self, tokens: &Array, pass: &mut Pass<'_>) -> Result<Array> {

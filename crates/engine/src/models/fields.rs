@@ -79,6 +79,13 @@ pub(super) fn check_off(config: &Config, field: &str) -> Load<()> {
     Ok(())
 }
 
+/// Whether the embedding serves as the output projection `head`. Libraries differ in what an absent field means, the weights
+/// do not.
+pub(super) fn tied(weights: &Weights<'_>, config: &Config, head: &str) -> Load<bool> {
+    let stated = config.optional("tie_word_embeddings")?;
+    Ok(stated.unwrap_or_else(|| !weights.checkpoint.has(&format!("{head}.weight"))))
+}
+
 /// The reach of each layer: `layer_types`, or every `pattern`-th layer full and the others sliding.
 pub(super) fn reaches(config: &Config, layers: usize, pattern: usize) -> Load<Vec<Reach>> {
     let Some(types) = config.optional::<Vec<String>>("layer_types")? else {

@@ -6,7 +6,7 @@ use mlx_rs::{Array, Dtype};
 use super::fields::{self, Reach, Ropes};
 use super::output::Output;
 use super::part::TextPart;
-use super::{CacheLayer, Load, Model};
+use super::{CacheLayer, Facts, Load, Model};
 use crate::cache::Pass;
 use crate::checkpoint::Config;
 use crate::error::Result;
@@ -37,9 +37,7 @@ struct Gemma3 {
     norm: RmsNorm,
     output: Output,
     ropes: Ropes,
-    cache: Vec<CacheLayer>,
-    context: usize,
-    vocabulary: usize,
+    facts: Facts,
 }
 
 struct Block {
@@ -84,9 +82,11 @@ pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
         norm: weights.rms_norm_less_one(&format!("{}.norm", part.body), width, shape.eps)?,
         output: Output::load(weights, part.head, [vocabulary, width], part.tied(weights)?)?,
         ropes: ropes(&part.config, shape.head_dim)?,
-        cache: kinds.into_iter().map(|kind| CacheLayer::new(kind, shape.kv_heads, shape.head_dim)).collect(),
-        context: shape.context,
-        vocabulary,
+        facts: Facts {
+            cache: kinds.into_iter().map(|kind| CacheLayer::new(kind, shape.kv_heads, shape.head_dim)).collect(),
+            context: shape.context,
+            vocabulary,
+        },
     }))
 }
 
@@ -222,16 +222,8 @@ impl Attention {
 }
 
 impl Model for Gemma3 {
-    fn cache_layers(&self) -> &[CacheLayer] {
-        &self.cache
-    }
-
-    fn context_length(&self) -> usize {
-        self.context
-    }
-
-    fn vocabulary(&self) -> usize {
-        self.vocabulary
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn forward(&self, tokens: &Array, pass: &mut Pass<'_>) -> Result<Array> {

@@ -29,8 +29,7 @@ pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
         attention_bias: config.optional_or("attention_bias", false)?,
         mlp_bias: config.optional_or("mlp_bias", false)?,
         head_norms: false,
-        // Libraries differ in what an absent field means, the weights do not.
-        tied: config.optional("tie_word_embeddings")?.unwrap_or(!weights.checkpoint.has("lm_head.weight")),
+        tied: fields::tied(weights, config, "lm_head")?,
     };
     dense::load(weights, shape, rope::read(weights, config, head_dim, Some(10_000.0))?)
 }

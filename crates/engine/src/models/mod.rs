@@ -36,16 +36,21 @@ impl CacheLayer {
     }
 }
 
+/// What others must know of a model.
+#[derive(Debug)]
+pub struct Facts {
+    /// The layers that have a cache of their own, in order. [`Pass`] counts layers by this list.
+    pub cache: Vec<CacheLayer>,
+    /// Positions that the model was made for.
+    pub context: usize,
+    /// The number of logits.
+    pub vocabulary: usize,
+}
+
 /// A model whose weights are loaded.
 pub trait Model {
-    /// The layers that have a cache of their own, in order. [`Pass`] counts layers by this list.
-    fn cache_layers(&self) -> &[CacheLayer];
-
-    /// Positions that the model was made for.
-    fn context_length(&self) -> usize;
-
-    /// The number of logits.
-    fn vocabulary(&self) -> usize;
+    /// What others must know of it.
+    fn facts(&self) -> &Facts;
 
     /// Runs `tokens`, `[B, L]` of any integer type, through all layers: the last hidden states, `[B, L, width]`.
     ///

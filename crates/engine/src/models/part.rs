@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::fields;
 use crate::checkpoint::{Checkpoint, Config, LoadError};
 use crate::weights::Weights;
 
@@ -74,9 +75,7 @@ impl TextPart {
     pub(super) fn find(weights: &Weights<'_>) -> Result<Self, LoadError> {
         let checkpoint = weights.checkpoint;
         let Some(Place { body, head }) = Place::of(checkpoint) else {
-            // The error of a tensor that is missing names those that come near.
-            checkpoint.tensor(&embedding(PLACES[0].body), None)?;
-            return Err(weights.config().unsupported("a model without embedding", "embed_tokens.weight"));
+            return Err(checkpoint.missing(&embedding(PLACES[0].body)));
         };
         let whole = weights.config().clone();
         let config = whole.section("text_config")?.unwrap_or_else(|| whole.clone());
@@ -114,14 +113,11 @@ impl TextPart {
         }
     }
 
-    /// Whether the embedding serves as output projection. Libraries differ in what an absent field means, the weights do
-    /// not.
+    /// Whether the embedding serves as output projection: as the text model says, else as the whole does.
     pub(super) fn tied(&self, weights: &Weights<'_>) -> Result<bool, LoadError> {
-        let field = "tie_word_embeddings";
-        let stated = match self.config.optional(field)? {
-            None => self.whole.optional(field)?,
-            stated => stated,
-        };
-        Ok(stated.unwrap_or_else(|| !weights.checkpoint.has(&format!("{}.weight", self.head))))
+        match self.config.optional("tie_word_embeddings")? {
+            Some(tied) => Ok(tied),
+            None => fields::tied(weights, &self.whole, self.head),
+        }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
         attention_bias: config.optional_or("attention_bias", false)?,
         mlp_bias: false,
         head_norms: true,
-        tied: config.optional("tie_word_embeddings")?.unwrap_or(!weights.checkpoint.has("lm_head.weight")),
+        tied: fields::tied(weights, config, "lm_head")?,
     };
     dense::load(weights, shape, rope::read(weights, config, head_dim, None)?)
 }

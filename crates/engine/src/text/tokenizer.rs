@@ -75,9 +75,8 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::open`].
     pub fn from_gguf(file: &GgufFile) -> Result<Self, TextError> {
-        let gguf::Parts { inner, entries, special, prefix, suffix } = gguf::read(file)?;
-        let path = file.file().path();
-        let tokenizer = Self::new(path, inner, Spelling::ByteLevel, entries, special)?;
+        let gguf::Parts { inner, spelling, entries, special, prefix, suffix } = gguf::read(file)?;
+        let tokenizer = Self::new(file.file().path(), inner, spelling, entries, special)?;
         Ok(Self { prefix, suffix, ..tokenizer })
     }
 

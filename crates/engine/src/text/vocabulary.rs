@@ -29,7 +29,7 @@ pub(super) struct Vocabulary {
 pub(super) enum Entry {
     /// A token of the model, in the model's spelling.
     Model(String),
-    /// A token that was added to the model; it is written as it is.
+    /// A token that was added to the model. It is written as it is, but for SentencePiece's `▁`, unless it is special.
     Added { content: String, special: bool },
 }
 
@@ -43,7 +43,11 @@ impl Vocabulary {
                 None => {}
                 Some(Entry::Model(token)) => spell(spelling, &token, &mut vocabulary.bytes),
                 Some(Entry::Added { content, special }) => {
-                    vocabulary.bytes.extend_from_slice(content.as_bytes());
+                    match spelling {
+                        // Runs of spaces are added to some vocabularies.
+                        Spelling::SentencePiece { .. } if !special => spell(spelling, &content, &mut vocabulary.bytes),
+                        _ => vocabulary.bytes.extend_from_slice(content.as_bytes()),
+                    }
                     is_special = special;
                 }
             }
@@ -154,6 +158,15 @@ mod tests {
         }
         let literal = Spelling::SentencePiece { byte_tokens: false };
         assert_eq!(bytes_of(literal, "<0x0A>"), b"<0x0A>");
+    }
+
+    #[test]
+    fn added_runs_of_spaces_are_spaces() {
+        let added = |content: &str, special| Some(Entry::Added { content: content.to_owned(), special });
+        let spelling = Spelling::SentencePiece { byte_tokens: true };
+        let vocabulary = Vocabulary::new(spelling, [added("▁▁", false), added("<▁>", true)]);
+        assert_eq!(vocabulary.bytes(0), b"  ");
+        assert_eq!(vocabulary.bytes(1), "<▁>".as_bytes());
     }
 
     #[test]

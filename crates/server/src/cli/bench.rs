@@ -1,10 +1,10 @@
 //! `annulus bench`: prefill and decode at lengths and batch sizes.
 
-use std::time::Duration;
-
+use annulus_engine::generate::Session;
 use annulus_engine::timing::{Load, Timing};
 use serde_json::json;
 
+use super::generate::rate;
 use super::{Failure, model};
 
 /// The flags of `annulus bench`.
@@ -41,28 +41,26 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !args.json {
         println!("rows  prompt  capacity  prompt tokens/s  decode tokens/s  ms a step  cache MB");
     }
-    // The first run of a shape may compile kernels; it is not measured.
     for &prompt in &args.prompt_tokens {
         for &rows in &args.batch {
             for &reserve in &args.capacity {
                 let load = Load { rows, prompt, decode: args.decode_tokens, reserve, snapshot: args.snapshot };
-                loaded.session.time(Load { decode: args.decode_tokens.min(2), ..load })?;
-                let mut best: Option<Timing> = None;
-                for _ in 0..args.repeat.max(1) {
-                    let timing = loaded.session.time(load)?;
-                    best = Some(best.map_or(timing, |best| Timing {
-                        prefill: best.prefill.min(timing.prefill),
-                        decode: best.decode.min(timing.decode),
-                        ..timing
-                    }));
-                }
-                if let Some(timing) = best {
-                    show(load, timing, args.json);
-                }
+                show(load, fastest(&mut loaded.session, load, args.repeat)?, args.json);
             }
         }
     }
     Ok(())
+}
+
+fn fastest(session: &mut Session, load: Load, repeat: usize) -> Result<Timing, Failure> {
+    // The first run of a shape may compile kernels; it is not measured.
+    session.time(Load { decode: load.decode.min(2), ..load })?;
+    let mut best = session.time(load)?;
+    for _ in 1..repeat {
+        let timing = session.time(load)?;
+        best = Timing { prefill: best.prefill.min(timing.prefill), decode: best.decode.min(timing.decode), ..timing };
+    }
+    Ok(best)
 }
 
 fn show(load: Load, timing: Timing, as_json: bool) {
@@ -79,10 +77,4 @@ fn show(load: Load, timing: Timing, as_json: bool) {
         let megabytes = timing.cache_bytes as f64 / 1e6;
         println!("{rows:4}  {prompt:6}  {reserve:8}  {prefill:15.1}  {decoded:15.1}  {step:9.2}  {megabytes:8.1}");
     }
-}
-
-/// Tokens a second; 0 when there was no time to speak of.
-fn rate(tokens: usize, took: Duration) -> f64 {
-    let seconds = took.as_secs_f64();
-    if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
 }

@@ -107,7 +107,7 @@ fn report(text: String, tokens: &[Token], summary: &Summary) -> Report {
 }
 
 /// Tokens a second; 0 when there was no time to speak of, because JSON has no infinity.
-fn rate(tokens: usize, took: Duration) -> f64 {
+pub(super) fn rate(tokens: usize, took: Duration) -> f64 {
     let seconds = took.as_secs_f64();
     if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
 }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err("there are no tokens; --tokens and --tokens-file need at least one".into());
     }
     let mut loaded = args.model.load()?;
-    check(&tokens, loaded.front.tokenizer.vocab_size())?;
+    check(&tokens, loaded.session.vocabulary())?;
     let all_at_once = [tokens.len()];
     let split = if args.split.is_empty() { &all_at_once[..] } else { &args.split };
     let logits = loaded.session.all_logits(&tokens, split)?;

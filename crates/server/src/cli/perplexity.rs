@@ -1,6 +1,6 @@
 //! `annulus perplexity`: how well a model foretells a text.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use annulus_engine::cache::KvOptions;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn read(file: &Path) -> Result<String, Failure> {
     if file.as_os_str() == "-" {
-        return Ok(io::read_to_string(io::stdin().lock().by_ref())?);
+        return Ok(io::read_to_string(io::stdin())?);
     }
     std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()).into())
 }

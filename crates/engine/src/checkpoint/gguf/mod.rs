@@ -3,24 +3,32 @@
 //! The reader is our own. The crates that read GGUF trust the file: a claimed count becomes an allocation, a number
 //! becomes an enum by transmutation, an encoding they do not know becomes a panic.
 
+mod architecture;
 mod block;
+mod gemma3;
+mod groups;
 mod llama;
+mod qwen3;
 mod reader;
+mod shards;
+mod tensors;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use block::{Encoding, GROUP, Layout, Packed, Target};
-pub(super) use llama::{Rows, Source};
+pub(super) use architecture::{Rows, Source, Values};
+pub use block::{Encoding, Layout, Packed, Target};
+pub use shards::ShardName;
 
 use super::{Config, LoadError, MappedFile};
 use reader::{Cursor, Fields, Metadata};
 
-/// A GGUF file, mapped, with its header read and every tensor's place checked.
+/// A GGUF file, mapped, with its header read and every tensor's place checked; or several that hold one model together.
 #[derive(Debug)]
 pub struct GgufFile {
-    file: Arc<MappedFile>,
+    /// The first one holds the metadata.
+    files: Vec<Arc<MappedFile>>,
     metadata: Metadata,
     tensors: BTreeMap<String, GgufTensor>,
 }
@@ -32,18 +40,23 @@ pub struct GgufTensor {
     pub shape: Vec<usize>,
     /// How its numbers are stored.
     pub encoding: Encoding,
-    /// Where its bytes begin in the file.
+    /// In which of the model's files it lies, from 0 on.
+    pub shard: usize,
+    /// Where its bytes begin in that file.
     pub offset: usize,
     /// How many bytes there are.
     pub len: usize,
 }
 
-impl GgufFile {
-    /// Maps a file and reads its header.
-    ///
-    /// # Errors
-    /// When it is no GGUF file of version 2 or 3, is damaged, or holds encodings that are not supported.
-    pub fn open(path: &Path) -> Result<Self, LoadError> {
+/// One file, mapped, with its header read.
+struct Header {
+    file: MappedFile,
+    metadata: Metadata,
+    tensors: BTreeMap<String, GgufTensor>,
+}
+
+impl Header {
+    fn open(path: &Path) -> Result<Self, LoadError> {
         let file = MappedFile::open(path)?;
         let damaged = |problem| LoadError::damaged(path, problem);
         let mut cursor = Cursor::new(file.bytes());
@@ -68,13 +81,49 @@ impl GgufFile {
             }
         }
         check_overlaps(path, &tensors)?;
-        Ok(Self { file: Arc::new(file), metadata, tensors })
+        Ok(Self { file, metadata, tensors })
     }
 
-    /// The mapped file.
+    fn fields(&self) -> Fields<'_> {
+        Fields { file: self.file.path(), bytes: self.file.bytes(), metadata: &self.metadata }
+    }
+}
+
+impl GgufFile {
+    /// Maps a file and reads its header; with it the others, when it is one of several of a model.
+    ///
+    /// # Errors
+    /// When it is no GGUF file of version 2 or 3, is damaged, or holds encodings that are not supported, and when one of
+    /// several files is missing or belongs to another model.
+    pub fn open(path: &Path) -> Result<Self, LoadError> {
+        let mut files: Vec<Arc<MappedFile>> = Vec::new();
+        let (mut metadata, mut tensors) = (Metadata::new(), BTreeMap::new());
+        for (shard, header) in shards::open(path)?.into_iter().enumerate() {
+            for (name, tensor) in header.tensors {
+                if let Some(other) = tensors.insert(name.clone(), GgufTensor { shard, ..tensor }) {
+                    let problem = format!("lies in {} too", files[other.shard].path().display());
+                    return Err(LoadError::tensor(header.file.path(), &name, problem));
+                }
+            }
+            if shard == 0 {
+                metadata = header.metadata;
+            }
+            files.push(Arc::new(header.file));
+        }
+        Ok(Self { files, metadata, tensors })
+    }
+
+    /// The mapped file; of several, the first.
     #[must_use]
     pub fn file(&self) -> &Arc<MappedFile> {
-        &self.file
+        // `open` makes no model without a file.
+        &self.files[0]
+    }
+
+    /// All files of the model.
+    #[must_use]
+    pub fn files(&self) -> &[Arc<MappedFile>] {
+        &self.files
     }
 
     /// The tensors by their names in the file.
@@ -83,29 +132,24 @@ impl GgufFile {
         &self.tensors
     }
 
+    /// The file that holds a tensor.
+    fn shard(&self, tensor: &GgufTensor) -> &Arc<MappedFile> {
+        &self.files[tensor.shard]
+    }
+
     /// The bytes of one of its tensors.
-    pub(super) fn bytes(&self, tensor: &GgufTensor) -> &[u8] {
+    fn bytes(&self, tensor: &GgufTensor) -> &[u8] {
         // `open` has checked that they lie in the file.
-        self.file.bytes().get(tensor.offset..tensor.offset + tensor.len).unwrap_or(&[])
+        self.shard(tensor).bytes().get(tensor.offset..tensor.offset + tensor.len).unwrap_or(&[])
     }
 
     fn fields(&self) -> Fields<'_> {
-        Fields { file: self.file.path(), bytes: self.file.bytes(), metadata: &self.metadata }
+        Fields { file: self.file().path(), bytes: self.file().bytes(), metadata: &self.metadata }
     }
 
     /// The config that the metadata amounts to, and where each tensor of the Hugging Face layout comes from.
     pub(super) fn interpret(&self) -> Result<(Config, BTreeMap<String, Source>), LoadError> {
-        let key = "general.architecture";
-        let fields = self.fields();
-        match fields.string(key)? {
-            Some("llama") => llama::interpret(self),
-            Some(other) => Err(LoadError::Unsupported {
-                file: self.file.path().to_owned(),
-                what: format!("architecture {other:?}"),
-                possible: "\"llama\"".to_owned(),
-            }),
-            None => Err(LoadError::field(self.file.path(), key, "is missing; this file holds no language model")),
-        }
+        architecture::interpret(self)
     }
 
     /// A metadata string.
@@ -134,7 +178,7 @@ impl GgufFile {
         };
         u32::try_from(value)
             .map(Some)
-            .map_err(|_| LoadError::field(self.file.path(), key, format!("must be a token id, found {value}")))
+            .map_err(|_| LoadError::field(self.file().path(), key, format!("must be a token id, found {value}")))
     }
 
     /// An array of strings in the metadata.
@@ -143,6 +187,14 @@ impl GgufFile {
     /// When the value is of another type.
     pub fn strings(&self, key: &str) -> Result<Option<Vec<&str>>, LoadError> {
         self.fields().strings(key)
+    }
+
+    /// An array of float32 numbers in the metadata.
+    ///
+    /// # Errors
+    /// When the value is of another type.
+    pub fn floats(&self, key: &str) -> Result<Option<Vec<f32>>, LoadError> {
+        self.fields().floats(key)
     }
 
     /// An array of 32-bit integers in the metadata.
@@ -207,7 +259,11 @@ impl<'a> Described<'a> {
     /// Checks the entry against the file: `data` is where the tensors begin.
     fn place(&self, data: usize, alignment: usize, file: usize) -> Result<GgufTensor, String> {
         let encoding = Encoding::from_ggml(self.encoding).map_err(|name| {
-            format!("is stored as {name}, which is not supported; supported: {}", Encoding::SUPPORTED)
+            format!(
+                "is stored as {name}, which is not supported; supported: {}. A file of the same model named Q4_K_M or Q8_0 \
+                 holds nothing else",
+                Encoding::SUPPORTED
+            )
         })?;
         let shape: Vec<usize> = self
             .dims
@@ -238,7 +294,7 @@ impl<'a> Described<'a> {
                 "takes {len} bytes from byte {data} + {offset}, but the file has {file}; it is truncated or damaged"
             )
         })?;
-        Ok(GgufTensor { shape, encoding, offset, len })
+        Ok(GgufTensor { shape, encoding, shard: 0, offset, len })
     }
 }
 

@@ -268,6 +268,17 @@ impl<'a> Fields<'a> {
             .map_err(|problem| LoadError::damaged(self.file, problem))
     }
 
+    /// An array of float32 numbers.
+    pub(super) fn floats(self, key: &str) -> Result<Option<Vec<f32>>, LoadError> {
+        let array = match self.metadata.get(key) {
+            None => return Ok(None),
+            Some(Value::Array(array)) if array.items == Kind::F32 => array,
+            Some(_) => return Err(self.wrong(key, "an array of float32 numbers")),
+        };
+        let (items, _) = self.bytes[array.bytes.clone()].as_chunks::<4>();
+        Ok(Some(items.iter().map(|&item| f32::from_le_bytes(item)).collect()))
+    }
+
     /// An array of 32-bit integers that are not negative.
     pub(super) fn integers(self, key: &str) -> Result<Option<Vec<u32>>, LoadError> {
         let array = match self.metadata.get(key) {

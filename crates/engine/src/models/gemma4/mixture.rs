@@ -7,7 +7,7 @@ use super::super::Load;
 use super::shape::{self, Shape};
 use crate::error::Result;
 use crate::mlx::{self, scalar};
-use crate::nn::{Activation, Experts, Linear, RmsNorm, Stack};
+use crate::nn::{Activation, Experts, Linear, RmsNorm};
 use crate::weights::{Weights, int};
 
 pub(super) struct Mixture {
@@ -72,14 +72,15 @@ impl Router {
 /// The experts, as mlx-lm keeps them, or as transformers does: gate and up in one tensor.
 fn load_experts(weights: &Weights<'_>, width: usize, experts: shape::Experts, path: &str) -> Load<Experts> {
     let shape::Experts { count, inner, .. } = experts;
-    let fused = format!("{path}.gate_up_proj");
     let activation = Activation::GeluTanh;
+    let fused = format!("{path}.gate_up_proj");
     if weights.checkpoint.has(&fused) {
-        let parts: Option<[Stack; 2]> = weights.fused_stacks(&fused, 2, [count, inner, width])?.try_into().ok();
-        let down = weights.fused_stacks(&format!("{path}.down_proj"), 1, [count, width, inner])?.pop();
-        if let (Some([gate, up]), Some(down)) = (parts, down) {
-            return Ok(Experts { gate, up, down, activation });
-        }
+        return Ok(Experts {
+            gate: weights.fused_stack(&fused, [0, 2], [count, inner, width])?,
+            up: weights.fused_stack(&fused, [1, 2], [count, inner, width])?,
+            down: weights.fused_stack(&format!("{path}.down_proj"), [0, 1], [count, width, inner])?,
+            activation,
+        });
     }
     let path = format!("{path}.switch_glu");
     Ok(Experts {

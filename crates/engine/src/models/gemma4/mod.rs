@@ -15,7 +15,7 @@ use self::shape::Shape;
 use super::fields::{Reach, Ropes};
 use super::output::Output;
 use super::part::TextPart;
-use super::{CacheLayer, Load, Model};
+use super::{Facts, Load, Model};
 use crate::cache::Pass;
 use crate::checkpoint::Config;
 use crate::error::Result;
@@ -33,9 +33,7 @@ struct Gemma4 {
     norm: RmsNorm,
     output: Output,
     ropes: Ropes,
-    cache: Vec<CacheLayer>,
-    context: usize,
-    vocabulary: usize,
+    facts: Facts,
 }
 
 pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
@@ -56,9 +54,7 @@ pub(super) fn load(weights: &Weights<'_>) -> Load<Box<dyn Model>> {
         norm: weights.rms_norm(&format!("{body}.norm"), width, eps)?,
         output,
         ropes: ropes(&part.config, &shape)?,
-        cache: shape.cache,
-        context: shape.context,
-        vocabulary,
+        facts: Facts { cache: shape.cache, context: shape.context, vocabulary },
     }))
 }
 
@@ -84,16 +80,8 @@ fn ropes(config: &Config, shape: &Shape) -> Load<Ropes> {
 }
 
 impl Model for Gemma4 {
-    fn cache_layers(&self) -> &[CacheLayer] {
-        &self.cache
-    }
-
-    fn context_length(&self) -> usize {
-        self.context
-    }
-
-    fn vocabulary(&self) -> usize {
-        self.vocabulary
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn forward(&self, tokens: &Array, pass: &mut Pass<'_>) -> Result<Array> {

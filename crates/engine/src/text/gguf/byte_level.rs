@@ -1,8 +1,4 @@
-//! A tokenizer from the metadata of a GGUF file: byte-level BPE.
-//!
-//! The file holds tokens, merges and the name of a pre-tokenizer; what the name means is known only to llama.cpp and
-//! stated here again, in the form that the model's own `tokenizer.json` has it. An unknown name is an error: a
-//! pre-tokenizer that is nearly right gives worse answers and no sign of why.
+//! Byte-level BPE, `tokenizer.ggml.model` "gpt2": texts are cut by a pattern, and the bytes of each piece are merged.
 
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::normalizers::NFC;
@@ -11,91 +7,28 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer as Inner};
+use tokenizers::{SplitDelimiterBehavior, Tokenizer as Inner};
 
-use super::vocabulary::Entry;
-use super::{SpecialTokens, TextError};
-use crate::checkpoint::{GgufFile, LoadError};
+use super::{Base, Tokens, required, unsupported, wrong};
+use crate::checkpoint::GgufFile;
+use crate::text::TextError;
+use crate::text::vocabulary::Spelling;
 
-/// What a GGUF file holds for a tokenizer.
-pub(super) struct Parts {
-    pub(super) inner: Inner,
-    pub(super) entries: Vec<Option<Entry>>,
-    pub(super) special: SpecialTokens,
-    pub(super) prefix: Vec<u32>,
-    pub(super) suffix: Vec<u32>,
-}
-
-/// What a token is, by its number in the file.
-mod kind {
-    pub(super) const NORMAL: u32 = 1;
-    pub(super) const UNKNOWN: u32 = 2;
-    pub(super) const CONTROL: u32 = 3;
-    pub(super) const USER_DEFINED: u32 = 4;
-}
-
-/// Reads tokenizer, special tokens, and what goes around a text.
-pub(super) fn read(file: &GgufFile) -> Result<Parts, TextError> {
-    let model = required(file, "tokenizer.ggml.model", file.string("tokenizer.ggml.model")?)?;
-    if model != "gpt2" {
-        return Err(unsupported(
-            file,
-            format!("tokenizer model {model:?}"),
-            "\"gpt2\" (byte-level BPE); for others, use the model's folder with its tokenizer.json",
-        ));
-    }
-    let tokens = required(file, "tokenizer.ggml.tokens", file.strings("tokenizer.ggml.tokens")?)?;
+/// Reads merges and pre-tokenizer.
+pub(super) fn read(file: &GgufFile, tokens: &Tokens<'_>) -> Result<Base, TextError> {
     let merges = required(file, "tokenizer.ggml.merges", file.strings("tokenizer.ggml.merges")?)?;
-    let kinds = file.integers("tokenizer.ggml.token_type")?;
-    let kinds = kinds.unwrap_or_else(|| vec![kind::NORMAL; tokens.len()]);
-    if kinds.len() != tokens.len() {
-        let problem = format!("has {} tokens, but {} token types", tokens.len(), kinds.len());
-        return Err(TextError::tokenizer(file.file().path(), problem));
-    }
     let name = file.string("tokenizer.ggml.pre")?.unwrap_or("default");
     let pre = PreTokenizer::named(name).ok_or_else(|| {
         let possible = format!("{}; for others, use the model's folder with its tokenizer.json", PreTokenizer::NAMES);
         unsupported(file, format!("pre-tokenizer {name:?}"), &possible)
     })?;
-
-    let wrong = |error: Box<dyn std::error::Error + Send + Sync>| {
-        TextError::tokenizer(file.file().path(), format!("cannot be built: {error}"))
-    };
-    let mut inner = Inner::new(bpe(&tokens, &merges, pre.ignores_merges()).map_err(wrong)?);
+    let wrong = |error| wrong(file, error);
+    let mut inner = Inner::new(bpe(&tokens.texts, &merges, pre.ignores_merges()).map_err(wrong)?);
     inner.with_pre_tokenizer(Some(pre.build().map_err(wrong)?));
-    inner.with_decoder(Some(ByteLevel::new(false, false, false)));
     if pre.composes_characters() {
         inner.with_normalizer(Some(NFC)).map_err(wrong)?;
     }
-    let mut entries = Vec::with_capacity(tokens.len());
-    let mut added = Vec::new();
-    for (token, kind) in tokens.iter().zip(&kinds) {
-        let is_special = matches!(*kind, kind::CONTROL | kind::UNKNOWN);
-        if is_special || *kind == kind::USER_DEFINED {
-            added.push(AddedToken::from(*token, is_special).normalized(false));
-            entries.push(Some(Entry::Added { content: (*token).to_owned(), special: is_special }));
-        } else {
-            entries.push(Some(Entry::Model((*token).to_owned())));
-        }
-    }
-    inner.add_tokens(added).map_err(wrong)?;
-
-    let special = SpecialTokens::from_gguf(file, &tokens)?;
-    let around = |flag: &str, default: bool, key: &str| -> Result<Vec<u32>, TextError> {
-        let wanted = file.bool(flag)?.unwrap_or(default);
-        Ok(file.token_id(key)?.filter(|_| wanted).into_iter().collect())
-    };
-    let prefix = around("tokenizer.ggml.add_bos_token", pre.begins_texts(), "tokenizer.ggml.bos_token_id")?;
-    let suffix = around("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id")?;
-    Ok(Parts { inner, entries, special, prefix, suffix })
-}
-
-fn required<T>(file: &GgufFile, key: &str, value: Option<T>) -> Result<T, LoadError> {
-    value.ok_or_else(|| LoadError::field(file.file().path(), key, "is missing; without it there is no tokenizer"))
-}
-
-fn unsupported(file: &GgufFile, what: String, possible: &str) -> TextError {
-    TextError::Unsupported { file: file.file().path().to_owned(), what, possible: possible.to_owned() }
+    Ok(Base { inner, spelling: Spelling::ByteLevel, begins_texts: pre.begins_texts() })
 }
 
 fn bpe(tokens: &[&str], merges: &[&str], ignore_merges: bool) -> tokenizers::Result<BPE> {
