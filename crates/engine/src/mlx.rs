@@ -1,7 +1,8 @@
 //! What mlx-rs does not offer, over the raw binding. All of the engine's unsafe code is here.
 
+use std::any::Any;
 use std::borrow::Cow;
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
@@ -424,8 +425,22 @@ impl Like {
     }
 }
 
+/// What a panic said.
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let said = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+    format!("a kernel panicked: {}", said.unwrap_or("it did not say why"))
+}
+
+/// As much of a message as there is room for, with a zero behind it.
+fn write_problem(message: &str, room: &mut [u8]) {
+    let Some(most) = room.len().checked_sub(1) else { return };
+    let end = (0..=most.min(message.len())).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    room[..end].copy_from_slice(&message.as_bytes()[..end]);
+    room[end] = 0;
+}
+
 /// One lazy operation on the CPU whose arithmetic is `run`: it is called once, on the thread of the stream, with views of
-/// the inputs and of the results. `name` is what MLX's messages call it.
+/// the inputs and of the results. `name` is what MLX's messages call it. When `run` panics, the evaluation fails.
 ///
 /// # Errors
 /// When MLX refuses the shapes.
@@ -439,18 +454,25 @@ where
         input_count: usize,
         outputs: *const mlx_sys::annulus_view,
         output_count: usize,
-    ) {
-        // SAFETY: MLX passes as many views as it says, and the owner that it was given.
-        let (run, inputs, outputs) = unsafe {
+        problem: *mut c_char,
+        problem_size: usize,
+    ) -> i32 {
+        // SAFETY: MLX passes as many views as it says, the owner that it was given, and room for a message.
+        let (run, inputs, outputs, problem) = unsafe {
             let views =
                 |from: *const _, count| if count == 0 { &[][..] } else { std::slice::from_raw_parts(from, count) };
-            (&*owner.cast::<F>(), views(inputs, input_count), views(outputs, output_count))
+            let problem = std::slice::from_raw_parts_mut(problem.cast::<u8>(), problem_size);
+            (&*owner.cast::<F>(), views(inputs, input_count), views(outputs, output_count), problem)
         };
         let inputs: Vec<View<'_>> = inputs.iter().map(View).collect();
         let mut outputs: Vec<ViewMut<'_>> = outputs.iter().map(ViewMut).collect();
-        // An unwind must not reach C++. It is a bug; the log says which.
-        if panic::catch_unwind(AssertUnwindSafe(|| run(&inputs, &mut outputs))).is_err() {
-            tracing::error!("a kernel panicked: results are not to be trusted");
+        // An unwind must not reach C++.
+        match panic::catch_unwind(AssertUnwindSafe(|| run(&inputs, &mut outputs))) {
+            Ok(()) => 0,
+            Err(payload) => {
+                write_problem(&panic_message(payload.as_ref()), problem);
+                1
+            }
         }
     }
     extern "C" fn release<F>(owner: *mut c_void) {

@@ -5,6 +5,7 @@
 //! Pieces are claimed one by one: where another thread keeps a core, such as the one that builds the next step's graph,
 //! the others do the work and nobody waits for a worker that never came.
 
+use std::any::Any;
 use std::hint;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_micros(200);
 /// ended. While another thread's pieces run, or inside a piece, the caller does everything itself.
 ///
 /// # Panics
-/// When a piece panics, after the others have ended.
+/// When a piece panics, with what it said, after the others have ended.
 pub fn for_each(pieces: usize, work: impl Fn(usize) + Sync) {
     let pool = pool();
     let busy = match pool.busy.try_lock() {
@@ -60,7 +61,8 @@ struct Job<'a> {
     work: &'a (dyn Fn(usize) + Sync),
     pieces: usize,
     next: AtomicUsize,
-    panicked: AtomicUsize,
+    /// What the first piece that panicked said.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Job<'_> {
@@ -70,8 +72,8 @@ impl Job<'_> {
             if piece >= self.pieces {
                 return;
             }
-            if panic::catch_unwind(AssertUnwindSafe(|| (self.work)(piece))).is_err() {
-                self.panicked.fetch_add(1, Ordering::Relaxed);
+            if let Err(said) = panic::catch_unwind(AssertUnwindSafe(|| (self.work)(piece))) {
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(said);
             }
         }
     }
@@ -103,7 +105,7 @@ impl Pool {
     }
 
     fn run(&self, pieces: usize, work: &(dyn Fn(usize) + Sync), busy: MutexGuard<'_, ()>) {
-        let job = Job { work, pieces, next: AtomicUsize::new(0), panicked: AtomicUsize::new(0) };
+        let job = Job { work, pieces, next: AtomicUsize::new(0), panic: Mutex::new(None) };
         // SAFETY: the lifetime is a lie to the workers only: below, this function waits until none of them can reach the
         // job any more, and nothing between can unwind.
         let lent = unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(&job) };
@@ -125,7 +127,9 @@ impl Pool {
             if looks.is_multiple_of(1024) { thread::yield_now() } else { hint::spin_loop() }
         }
         drop(busy);
-        assert!(job.panicked.load(Ordering::Relaxed) == 0, "a piece of parallel work panicked");
+        if let Some(said) = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            panic::resume_unwind(said);
+        }
     }
 
     /// What a worker does all its life.
@@ -247,8 +251,8 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
-        let caught = panic::catch_unwind(|| for_each(8, |piece| assert_ne!(piece, 5)));
-        assert!(caught.is_err());
+        let caught = panic::catch_unwind(|| for_each(8, |piece| assert!(piece != 5, "piece {piece}")));
+        assert_eq!(caught.unwrap_err().downcast_ref::<String>().map(String::as_str), Some("piece 5"));
         let total = AtomicUsize::new(0);
         for_each(8, |_| {
             total.fetch_add(1, Ordering::Relaxed);

@@ -34,16 +34,20 @@ typedef struct annulus_view {
   mlx_dtype dtype;
 } annulus_view;
 
-// A computation that somebody else supplies. `run` is called once, on the stream's thread; it must not throw. `release` is
-// called once, on any thread, when nobody can call `run` any more.
+// A computation that somebody else supplies. `run` is called once, on the stream's thread; it must not throw. It returns 0, or
+// 1 after writing what went wrong into `problem`, which holds `problem_size` bytes and must end in 0: whoever evaluates its
+// results, or what follows from them, gets that as an error. `release` is called once, on any thread, when nobody can call
+// `run` any more.
 typedef struct annulus_computation {
   void* owner;
-  void (*run)(
+  int (*run)(
       void* owner,
       const annulus_view* inputs,
       size_t input_count,
       const annulus_view* outputs,
-      size_t output_count);
+      size_t output_count,
+      char* problem,
+      size_t problem_size);
   void (*release)(void* owner);
 } annulus_computation;
 

@@ -1,6 +1,7 @@
 // Operations of MLX's graph whose arithmetic is somebody else's.
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "annulus.h"
@@ -64,14 +65,20 @@ class Compute : public mx::Primitive {
       encoder.set_output_array(output);
       seen.emplace_back(output);
     }
-    encoder.dispatch([computation = computation_, seen = std::move(seen), count = inputs.size()]() {
+    encoder.dispatch([computation = computation_, seen = std::move(seen), count = inputs.size(), name = name_]() {
       std::vector<annulus_view> views;
       views.reserve(seen.size());
       for (auto& one : seen) {
         views.push_back(one.view());
       }
-      computation->it.run(
-          computation->it.owner, views.data(), count, views.data() + count, views.size() - count);
+      char problem[256] = "";
+      auto failed = computation->it.run(
+          computation->it.owner, views.data(), count, views.data() + count, views.size() - count, problem,
+          sizeof(problem));
+      if (failed) {
+        // MLX keeps what a task throws for whoever waits for the stream.
+        throw std::runtime_error(std::string(name) + ": " + problem);
+      }
     });
   }
 
