@@ -1,7 +1,7 @@
 //! Measures the products of a small model, SmolLM2-135M's: tokens a second on each path, beside dense float32 in the same
 //! run, and the share of the memory's speed. Best of several rounds, since machines are shared.
 //!
-//!     cargo run --release --package annulus-kernels --example products
+//!     cargo run --release --package annulus-kernels --example products [ROUNDS [PATH]]
 
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,12 @@ fn main() {
         (0..LAYERS).flat_map(|_| MATRICES.map(|(outputs, inputs)| packed(outputs, inputs, 4))).collect();
     let head = packed(49_152, 576, 8);
     let bytes: usize = layers.iter().map(Packed::bytes).sum::<usize>() + head.bytes();
+    let only = std::env::args().nth(2);
     for path in Path::available() {
-        for kind in [Activations::F32, Activations::Int8] {
+        if only.as_ref().is_some_and(|only| *only != path.to_string()) {
+            continue;
+        }
+        for kind in [Activations::F32, Activations::Int16] {
             for rows in [1, 8, 256] {
                 let x: Vec<f32> = (0..rows * 1536).map(|i| (i % 97) as f32 / 48.0 - 1.0).collect();
                 let mut out = vec![0.0; rows * 49_152];

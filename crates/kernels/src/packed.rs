@@ -12,6 +12,7 @@
 //! That is what four-byte dot products take as it lies; for float32 a shift and a look-up bring out sixteen numbers.
 
 use crate::dequantize::Affine;
+use crate::memory::prefer_large_pages;
 use crate::pool::{self, Parts};
 use crate::simd::LANES;
 
@@ -113,7 +114,11 @@ impl Packed {
             bits: if bits <= 4 { 4 } else { 8 },
             scales: exact.unwrap_or(ScaleType::F32),
         };
-        let mut packed = Self { lines: vec![Line([0; LANES]); shape.panels() * shape.panel_lines()], shape };
+        let count = shape.panels() * shape.panel_lines();
+        let mut lines = Vec::with_capacity(count);
+        prefer_large_pages(lines.spare_capacity_mut());
+        lines.resize(count, Line([0; LANES]));
+        let mut packed = Self { lines, shape };
         packed.fill(source);
         Some(packed)
     }

@@ -203,8 +203,29 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn join(self, upper: Self::I, lower: Self::I) -> Self::I {
+        let upper = each!(x in upper => _mm256_slli_epi32::<8>(x));
+        both!(_mm256_add_epi32(upper, lower))
+    }
+
+    #[inline(always)]
     fn to_float(self, x: Self::I) -> Self::F {
         each!(x in x => _mm256_cvtepi32_ps(x))
+    }
+
+    #[inline(always)]
+    fn integers(self, x: Self::F) -> [i32; LANES] {
+        let mut out = [0; LANES];
+        let (halves, _) = out.as_chunks_mut::<8>();
+        for i in 0..2 {
+            simd!(_mm256_storeu_si256(halves[i].as_mut_ptr().cast(), _mm256_cvtps_epi32(x[i])));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        simd!(_mm_prefetch::<_MM_HINT_T0>(at.cast()));
     }
 }
 

@@ -178,7 +178,24 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
     }
 
     #[inline(always)]
+    fn join(self, upper: __m512i, lower: __m512i) -> __m512i {
+        simd!(_mm512_add_epi32(_mm512_slli_epi32::<8>(upper), lower))
+    }
+
+    #[inline(always)]
     fn to_float(self, x: __m512i) -> __m512 {
         simd!(_mm512_cvtepi32_ps(x))
+    }
+
+    #[inline(always)]
+    fn integers(self, x: __m512) -> [i32; LANES] {
+        let mut out = [0; LANES];
+        simd!(_mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_cvtps_epi32(x)));
+        out
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        simd!(_mm_prefetch::<_MM_HINT_T0>(at.cast()));
     }
 }

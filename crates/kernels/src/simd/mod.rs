@@ -64,6 +64,15 @@ impl Path {
         paths
     }
 
+    /// Whether bytes are multiplied and summed in one instruction, so that products of integers are the fastest ones.
+    #[must_use]
+    pub fn has_byte_products(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.0 == Kind::Avx512Vnni;
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// Whether vector instructions are used: the portable path has them on aarch64, where every CPU does.
     #[must_use]
     pub fn is_vectorised(self) -> bool {
@@ -158,8 +167,14 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn dot_nibbles(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
     /// The same for any unsigned bytes.
     fn dot_bytes(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
+    /// `upper * 256 + lower`.
+    fn join(self, upper: Self::I, lower: Self::I) -> Self::I;
     /// Signed integers to float32.
     fn to_float(self, x: Self::I) -> Self::F;
+    /// Integral numbers as integers.
+    fn integers(self, x: Self::F) -> [i32; LANES];
+    /// Asks for the cache line at `at`, which may lie anywhere.
+    fn prefetch<T>(self, at: *const T);
 
     /// `e^x`, within two units of the last place; 0 below -87.3 (where the result would be subnormal), at most `e^88.3`.
     #[inline(always)]
@@ -250,6 +265,8 @@ mod tests {
             push(s.to_float(s.dot_nibbles(s.zero(), s.high_nibbles(w), i32::from_le_bytes([0x80; 4]))));
             push(s.to_float(s.dot_bytes(s.zero(), w, i32::from_le_bytes([0x7f; 4]))));
             push(s.to_float(s.dot_bytes(s.zero(), w, i32::from_le_bytes([0x80; 4]))));
+            push(s.to_float(s.join(s.high_nibbles(w), s.dot_bytes(s.zero(), w, i32::from_le_bytes([0x80; 4])))));
+            push(s.to_float(s.words(&s.integers(s.round(f)).map(i32::cast_unsigned))));
             out
         }
     }

@@ -181,7 +181,22 @@ impl Simd for Portable {
 
     #[cfg_attr(target_arch = "aarch64", inline(always))]
     #[cfg_attr(not(target_arch = "aarch64"), inline(never))]
+    fn join(self, upper: Self::I, lower: Self::I) -> Self::I {
+        both(upper, lower, |upper, lower| (upper << 8).wrapping_add(lower))
+    }
+
+    #[cfg_attr(target_arch = "aarch64", inline(always))]
+    #[cfg_attr(not(target_arch = "aarch64"), inline(never))]
     fn to_float(self, x: Self::I) -> Self::F {
         each(x, |x| x as i32 as f32)
     }
+
+    #[cfg_attr(target_arch = "aarch64", inline(always))]
+    #[cfg_attr(not(target_arch = "aarch64"), inline(never))]
+    fn integers(self, x: Self::F) -> [i32; LANES] {
+        each(x, |x| x as i32)
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, _: *const T) {}
 }
