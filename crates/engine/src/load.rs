@@ -37,11 +37,13 @@ pub enum Kernels {
 /// In which form activations enter the products of this project's kernels with packed weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ActivationForm {
-    /// Float32.
+    /// Integers where the processor multiplies bytes fastest, float32 elsewhere.
     #[default]
+    Auto,
+    /// Float32.
     F32,
-    /// In products of many rows signed bytes, with a scale for every 32: faster prompts, less exact.
-    Int8,
+    /// Integers of 16 bits, with a scale for every 32.
+    Int16,
 }
 
 /// In which form quantized weights are kept.
@@ -168,8 +170,9 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let representation = representation(options, backend, &checkpoint);
     let own = backend == Backend::Cpu && options.kernels == Kernels::Own;
     let panels = (own && options.weights != WeightForm::Dense).then_some(match options.activations {
-        ActivationForm::F32 => Activations::F32,
-        ActivationForm::Int8 => Activations::Int8,
+        ActivationForm::Auto if ops::prefers_integers() => Activations::Int16,
+        ActivationForm::Auto | ActivationForm::F32 => Activations::F32,
+        ActivationForm::Int16 => Activations::Int16,
     });
     ops::choose(if own { &ops::Cpu } else { &ops::Mlx });
     let requantized = Requantized::default();

@@ -38,7 +38,7 @@ pub struct Weights<'a> {
     /// What becomes of quantized matrices that are not kept in panels.
     pub representation: Representation,
     /// Whether quantized matrices are kept in the layout of this project's kernels, where those know them; and what
-    /// activations become in products of many rows.
+    /// activations become in products with them.
     pub panels: Option<Activations>,
     /// The matrices that were requantized so far.
     pub requantized: Requantized,
@@ -231,14 +231,20 @@ impl Weights<'_> {
 
     /// A quantized matrix in the layout of the kernels, if they are used and know it.
     fn in_panels(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Option<Panels>, LoadError> {
-        let (Some(many), Some(outputs)) = (self.panels, affine.shape.first()) else { return Ok(None) };
+        let (Some(activations), Some(outputs)) = (self.panels, affine.shape.first()) else { return Ok(None) };
         let unusable = || self.unusable(name);
         let scales = affine.scales.to_f32().ok_or_else(unusable)?;
         let biases = affine.biases.to_f32().ok_or_else(unusable)?;
         let words = affine.packed.to_u32().ok_or_else(unusable)?;
         let (group_size, bits) = (affine.group_size, affine.bits);
         let source = dequantize::Affine { words: &words, scales: &scales, biases: &biases, group_size, bits };
-        Ok(Panels::new(source, *outputs, many))
+        let panels = Panels::new(source, *outputs, activations);
+        for part in [&affine.packed, &affine.scales, &affine.biases] {
+            if let (Some(place), Cow::Borrowed(bytes), true) = (part.place, &part.bytes, panels.is_some()) {
+                place.file.release(bytes);
+            }
+        }
+        Ok(panels)
     }
 
     /// A quantized tensor spelled out in float32.

@@ -111,13 +111,15 @@ fn each_piece(shape: Shape, work: impl Fn(usize, usize) + Sync) {
 struct Panel<'a> {
     lines: &'a [Line],
     shape: Shape,
+    /// Whether this is the first time that its lines are read, from memory.
+    cold: bool,
 }
 
 impl<'a> Panel<'a> {
     #[inline(always)]
-    fn new(w: &'a Packed, panel: usize) -> Self {
+    fn new(w: &'a Packed, panel: usize, cold: bool) -> Self {
         let lines = w.shape.panel_lines();
-        Self { lines: &w.lines[panel * lines..][..lines], shape: w.shape }
+        Self { lines: &w.lines[panel * lines..][..lines], shape: w.shape, cold }
     }
 
     /// The integers of a group, and its scales and biases.
@@ -136,11 +138,14 @@ impl<'a> Panel<'a> {
 }
 
 impl Panel<'_> {
-    /// Asks for what a product reads some groups later. Where a panel ends the next begins, and with few rows it is the
-    /// memory's latency that a product waits for: its own look-ahead ends with each page.
+    /// Asks for what a product reads some groups later; where a panel ends the next begins. The memory's own look-ahead ends
+    /// with each page.
     #[inline(always)]
     fn prefetch<S: Simd>(&self, s: S, group: usize) {
         const AHEAD: usize = 64;
+        if !self.cold {
+            return;
+        }
         let lines = self.shape.group_lines();
         for line in 0..lines {
             s.prefetch(self.lines.as_ptr().wrapping_add(group * lines + AHEAD + line));
@@ -237,9 +242,7 @@ fn nibbles<S: Simd, const P: usize, const R: usize>(
     for (group, (x, sums)) in x.chunks_exact(size).zip(sums.chunks_exact(size / GROUP)).enumerate() {
         for p in 0..P {
             let mut partial = [[s.splat(0.0); R]; 2];
-            if R <= 2 {
-                w[p].prefetch(s, group);
-            }
+            w[p].prefetch(s, group);
             let (quants, scale, bias) = w[p].group(s, group);
             for (line, x) in quants.iter().zip(x.as_chunks::<8>().0) {
                 let word = s.words(&line.0);
@@ -271,9 +274,7 @@ fn bytes<S: Simd, const P: usize, const R: usize>(
     for (group, (x, sums)) in x.chunks_exact(size).zip(sums.chunks_exact(size / GROUP)).enumerate() {
         for p in 0..P {
             let mut partial = [[s.splat(0.0); R]; 2];
-            if R <= 2 {
-                w[p].prefetch(s, group);
-            }
+            w[p].prefetch(s, group);
             let (quants, scale, bias) = w[p].group(s, group);
             for (line, x) in quants.iter().zip(x.as_chunks::<4>().0) {
                 let word = s.words(&line.0);
@@ -306,9 +307,7 @@ fn integers<S: Simd, const R: usize, const NIBBLES: bool>(
     let (quads, _) = quads.as_chunks::<QUADS>();
     let groups = quads.chunks_exact(size).zip(scales.chunks_exact(size)).zip(sums.chunks_exact(size));
     for (group, ((quads, scales), sums)) in groups.enumerate() {
-        if R <= 2 {
-            w.prefetch(s, group);
-        }
+        w.prefetch(s, group);
         let (quants, scale, bias) = w.group(s, group);
         for (((lines, quads), scales), sums) in quants.chunks_exact(lines).zip(quads).zip(scales).zip(sums) {
             let (mut upper, mut lower) = ([s.zero(); R], [s.zero(); R]);
@@ -372,7 +371,7 @@ impl Plain<'_> {
     fn singly<S: Simd, const R: usize>(&self, s: S, row: usize) {
         let x = Block::<R>::new(self.x, row);
         for panel in self.first..self.end {
-            let [y] = panels(s, [Panel::new(self.w, panel)], x);
+            let [y] = panels(s, [Panel::new(self.w, panel, row == 0)], x);
             self.store(s, row, panel, y);
         }
     }
@@ -383,13 +382,13 @@ impl Plain<'_> {
         let x = Block::<R>::new(self.x, row);
         let mut panel = self.first;
         while panel + 1 < self.end {
-            let [a, b] = panels(s, [Panel::new(self.w, panel), Panel::new(self.w, panel + 1)], x);
+            let [a, b] = panels(s, [Panel::new(self.w, panel, row == 0), Panel::new(self.w, panel + 1, row == 0)], x);
             self.store(s, row, panel, a);
             self.store(s, row, panel + 1, b);
             panel += 2;
         }
         if panel < self.end {
-            let [y] = panels(s, [Panel::new(self.w, panel)], x);
+            let [y] = panels(s, [Panel::new(self.w, panel, row == 0)], x);
             self.store(s, row, panel, y);
         }
     }
@@ -445,7 +444,7 @@ impl Gated<'_> {
         let alike =
             self.w[0].shape.bits == self.w[1].shape.bits && self.w[0].shape.group_size == self.w[1].shape.group_size;
         for panel in self.first..self.end {
-            let w = [Panel::new(self.w[0], panel), Panel::new(self.w[1], panel)];
+            let w = [Panel::new(self.w[0], panel, row == 0), Panel::new(self.w[1], panel, row == 0)];
             let mut both =
                 if alike && R < 4 { panels(s, w, x) } else { [panels(s, [w[0]], x)[0], panels(s, [w[1]], x)[0]] };
             for i in 0..2 {

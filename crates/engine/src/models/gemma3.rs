@@ -214,7 +214,7 @@ impl Attention {
 
     fn forward(&self, layer: usize, x: &Array, rope: &Rope, pass: &mut Pass<'_>) -> Result<Array> {
         let layers = [(&self.queries, self.heads), (&self.keys, self.kv_heads), (&self.values, self.kv_heads)];
-        let [queries, keys, values] = Linear::project(x, layers)?;
+        let [queries, keys, values] = Linear::project(x, None, layers)?;
         let (queries, keys) = (self.query_norm.forward(&queries)?, self.key_norm.forward(&keys)?);
         let attended = pass.attend(layer, &queries, &keys, values, rope, self.scale)?;
         Ok(self.output.forward(&attended)?)

@@ -2,7 +2,7 @@
 
 use mlx_rs::Array;
 
-use super::{Activation, Linear};
+use super::{Activation, Linear, RmsNorm};
 use crate::mlx::Result;
 use crate::ops;
 
@@ -28,17 +28,20 @@ impl Gated {
         self.down.forward(&self.inner(x)?)
     }
 
-    /// `residual` plus what the unit makes of `x`.
+    /// `x` plus what the unit makes of `x` normalised.
     ///
     /// # Errors
     /// When the shapes do not fit.
-    pub fn add_to(&self, residual: &Array, x: &Array) -> Result<Array> {
-        self.down.add_to(residual, &self.inner(x)?)
+    pub fn add_normalised(&self, x: &Array, norm: &RmsNorm) -> Result<Array> {
+        match ops::feed_forward(x, norm, self) {
+            Some(sum) => sum,
+            None => self.down.add_to(x, &self.inner(&norm.forward(x)?)?),
+        }
     }
 
     /// `activation(gate(x)) * up(x)`.
     fn inner(&self, x: &Array) -> Result<Array> {
-        if let Some(inner) = ops::gate(x, &self.gate, &self.up, self.activation) {
+        if let Some(inner) = ops::gate(x, self) {
             return inner;
         }
         let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);

@@ -3,7 +3,7 @@
 use mlx_rs::ops::{addmm, dequantize, quantized_matmul};
 use mlx_rs::{Array, Dtype};
 
-use super::split_heads;
+use super::{RmsNorm, split_heads};
 use crate::mlx::Result;
 use crate::ops::{self, Panels};
 
@@ -124,15 +124,17 @@ impl Linear {
         }
     }
 
-    /// Several layers over the same `x`, `[B, L, inputs]`, each split into as many heads as stand beside it:
+    /// Several layers over the same `x`, `[B, L, inputs]`, which `norm` normalises before where there is one, each split into as many heads as stand beside it:
     /// `[B, heads, L, dim]` each.
     ///
     /// # Errors
     /// When the shapes do not fit.
-    pub fn project<const N: usize>(x: &Array, layers: [(&Self, i32); N]) -> Result<[Array; N]> {
-        let projected = match ops::project(x, &layers) {
+    pub fn project<const N: usize>(x: &Array, norm: Option<&RmsNorm>, layers: [(&Self, i32); N]) -> Result<[Array; N]> {
+        let projected = match ops::project(x, norm, &layers) {
             Some(projected) => projected?,
             None => {
+                let normalised = norm.map(|norm| norm.forward(x)).transpose()?;
+                let x = normalised.as_ref().unwrap_or(x);
                 layers.iter().map(|(layer, heads)| split_heads(&layer.forward(x)?, *heads)).collect::<Result<_>>()?
             }
         };

@@ -1,8 +1,9 @@
-//! Norm, rotation and attention by this project's kernels, in float32. Arrays of other types go MLX's way.
+//! Norm, rotation, attention and sampling by this project's kernels, in float32. Arrays of other types go MLX's way.
 
 use annulus_kernels::attention::{self, Attention, Columns, Strided};
 use annulus_kernels::norm::rms_norm;
 use annulus_kernels::rope::Heads;
+use annulus_kernels::sample::sample;
 use annulus_kernels::simd::Path;
 use mlx_rs::{Array, Dtype};
 
@@ -11,6 +12,7 @@ use crate::cache::{Fetched, Format, Visible};
 use crate::error::Result;
 use crate::mlx::{self, Element, Like, View, compute};
 use crate::rope::{Rope, RopePositions};
+use crate::sample::Sampler;
 
 /// The kernels of `annulus-kernels`.
 #[derive(Debug)]
@@ -97,6 +99,22 @@ impl Ops for Cpu {
                 visible: &see,
             };
             attention::attend(Path::best(), asked, outputs[0].elements());
+        }))?)
+    }
+
+    fn sample(&self, logits: &Array, sampler: &Sampler, step: u64) -> Result<Array> {
+        let (&[rows, vocabulary], true) = (logits.shape(), is_f32(&[logits]) && logits.size() > 0) else {
+            return Mlx.sample(logits, sampler, step);
+        };
+        let (choice, randoms) = (sampler.choice(), sampler.randoms(step, rows));
+        let like = Like { shape: vec![rows], dtype: Dtype::Uint32 };
+        let width = usize::try_from(vocabulary).unwrap_or(1);
+        Ok(one(compute(c"annulus sample", &[logits], &[like], move |inputs, outputs| {
+            let logits = inputs[0].elements::<f32>();
+            let rows = logits.chunks_exact(width).zip(&randoms).zip(outputs[0].elements::<u32>());
+            for ((logits, random), token) in rows {
+                *token = sample(logits, choice, *random);
+            }
         }))?)
     }
 }

@@ -3,9 +3,11 @@
 //! [`Ops`] says what they mean, and its provided methods do them with MLX: [`Mlx`] overrides none, and is what GPUs use.
 //! [`Cpu`] overrides those for which this project has kernels. Which of them is used is chosen once, when a model is loaded,
 //! for the whole process, as MLX's default device is. Products are chosen by how a matrix is kept: one that was packed for
-//! the kernels is multiplied by them ([`Panels`]).
+//! the kernels is multiplied by them ([`Panels`]), and where all matrices of neighbouring layers are, these layers are one
+//! node (`fused`).
 
 mod cpu;
+mod fused;
 mod panels;
 
 use std::fmt;
@@ -16,14 +18,15 @@ use mlx_rs::{Array, fast};
 
 pub use cpu::Cpu;
 pub(crate) use cpu::one;
+pub(crate) use fused::{feed_forward, gate, project};
 pub use panels::Panels;
-pub(crate) use panels::{gate, project};
 
 use crate::cache::{Fetched, Format, Visible};
 use crate::error::Result;
 use crate::mlx;
 use crate::nn::join_heads;
 use crate::rope::{Rope, RopePositions};
+use crate::sample::Sampler;
 
 /// See the module.
 pub trait Ops: fmt::Debug + Send + Sync {
@@ -61,6 +64,14 @@ pub trait Ops: fmt::Debug + Send + Sync {
     ) -> Result<Array> {
         Ok(join_heads(&crate::cache::attend_with_mlx(queries, columns, format, scale, visible.device()?)?)?)
     }
+
+    /// A token for each row of `logits`, `[B, vocabulary]`, above temperature 0: `[B]`, unsigned.
+    ///
+    /// # Errors
+    /// When MLX refuses an operation.
+    fn sample(&self, logits: &Array, sampler: &Sampler, step: u64) -> Result<Array> {
+        sampler.with_mlx(logits, step)
+    }
 }
 
 /// MLX's own operations.
@@ -90,6 +101,12 @@ pub fn chosen() -> &'static dyn Ops {
 #[must_use]
 pub fn path() -> String {
     Path::best().to_string()
+}
+
+/// Whether products of activations that are rounded to 16 bits are the fastest here.
+#[must_use]
+pub fn prefers_integers() -> bool {
+    Path::best().has_byte_products()
 }
 
 /// Whether these are vector instructions.

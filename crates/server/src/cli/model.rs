@@ -36,8 +36,9 @@ pub(super) struct How {
     /// How to keep quantized weights; auto spells them out where that is faster and there is memory for it.
     #[arg(long, env = "ANNULUS_WEIGHTS", default_value = "auto", value_parser = choice(WEIGHTS))]
     weights: WeightForm,
-    /// What activations become in products of a prompt with packed weights on the CPU; int8 is faster and less exact.
-    #[arg(long, env = "ANNULUS_ACTIVATIONS", default_value = "f32", value_parser = choice(ACTIVATIONS))]
+    /// What activations become in products with packed weights on the CPU: float32 or, with a scale for every 32, integers of
+    /// 16 bits; auto takes those where the processor has instructions for them.
+    #[arg(long, env = "ANNULUS_ACTIVATIONS", default_value = "auto", value_parser = choice(ACTIVATIONS))]
     activations: ActivationForm,
     /// Quantize keys and values to so many bits (2, 3, 4, 5, 6 or 8); plain when absent.
     #[arg(long, env = "ANNULUS_KV_BITS", value_name = "BITS")]
@@ -65,7 +66,8 @@ const COMPUTE_DTYPES: &[(&str, ComputeDtype)] = &[
 
 const KERNELS: &[(&str, Kernels)] = &[("own", Kernels::Own), ("mlx", Kernels::Mlx)];
 
-const ACTIVATIONS: &[(&str, ActivationForm)] = &[("f32", ActivationForm::F32), ("int8", ActivationForm::Int8)];
+const ACTIVATIONS: &[(&str, ActivationForm)] =
+    &[("auto", ActivationForm::Auto), ("f32", ActivationForm::F32), ("int16", ActivationForm::Int16)];
 
 const WEIGHTS: &[(&str, WeightForm)] =
     &[("auto", WeightForm::Auto), ("packed", WeightForm::Packed), ("dense", WeightForm::Dense)];
