@@ -23,6 +23,16 @@ test-plan: ## the planner's tests: no MLX, any system
 test-native: build ## tests of kernels, engine and server
 	$(CARGO) test --release --locked $(NATIVE)
 
+.PHONY: test-kernels-asan
+test-kernels-asan: ## the kernels' tests under AddressSanitizer, with a nightly toolchain that it installs
+	rustup toolchain install nightly --profile minimal
+	RUSTFLAGS=-Zsanitizer=address cargo +nightly test --locked --release --package annulus-kernels \
+	    --lib --target $$(rustc -vV | sed -n 's/^host: //p') --target-dir target/asan
+
+.PHONY: bench-kernels
+bench-kernels: ## products of a small model on every path of this processor, beside dense float32
+	cargo run --locked --release --package annulus-kernels --example products
+
 .PHONY: test-http
 test-http: build ## the official Python client against the binary and the default model
 	$(ENV) tests/http/run.sh

@@ -5,7 +5,8 @@
 //! - [`load`]: from a name to a model that runs;
 //! - [`checkpoint`]: a model's files, read without a tensor library;
 //! - [`weights`]: from a checkpoint's tensors to arrays and layers;
-//! - [`models`]: the architectures, one file each, over the layers of [`nn`] and [`rope`].
+//! - [`models`]: the architectures, one file each, over the layers of [`nn`] and [`rope`];
+//! - [`ops`]: the operations for which there are kernels of our own, and where they are used.
 //!
 //! From a prompt to text:
 //! - [`job`]: what is asked of the engine and what comes back;
@@ -33,6 +34,7 @@ pub mod load;
 pub mod mlx;
 pub mod models;
 pub mod nn;
+pub mod ops;
 pub mod rope;
 pub mod sample;
 pub mod text;

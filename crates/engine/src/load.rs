@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use annulus_kernels::input::Activations;
 use mlx_rs::Dtype;
 
 use crate::cache::{Format, KvOptions};
@@ -16,6 +17,7 @@ use crate::generate::Session;
 use crate::geometry::Geometry;
 use crate::job::Sampling;
 use crate::models;
+use crate::ops;
 use crate::text::{self, ChatTemplate, TextError, Tokenizer};
 use crate::weights::{Representation, Requantized, Weights};
 use crate::worker::Worker;
@@ -33,10 +35,22 @@ pub enum Kernels {
     Mlx,
 }
 
+/// In which form activations enter the products of this project's kernels with packed weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ActivationForm {
+    /// Integers where the processor multiplies bytes fastest, float32 elsewhere.
+    #[default]
+    Auto,
+    /// Float32.
+    F32,
+    /// Integers of 16 bits, with a scale for every 32.
+    Int16,
+}
+
 /// In which form quantized weights are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WeightForm {
-    /// Dense on a CPU with kernels of our own, where that is faster and there is memory for it; packed elsewhere.
+    /// As packed; where the CPU's kernels are MLX's, too.
     #[default]
     Auto,
     /// As the checkpoint packs them.
@@ -58,6 +72,8 @@ pub struct LoadOptions {
     pub kernels: Kernels,
     /// In which form to keep quantized weights.
     pub weights: WeightForm,
+    /// In which form activations enter products.
+    pub activations: ActivationForm,
     /// How to keep keys and values.
     pub kv: KvOptions,
     /// Positions that a prompt and its answer may take together; as many as the model was made for when absent.
@@ -156,8 +172,15 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     let end_tokens = text::end_tokens(&checkpoint, &tokenizer).map_err(unreadable)?;
     let dtype = options.compute_dtype.resolve(backend, stored_dtype(&checkpoint));
     let representation = representation(options, backend, &checkpoint);
-    let weights =
-        Weights { checkpoint: &checkpoint, backend, dtype, representation, requantized: Requantized::default() };
+    let own = backend == Backend::Cpu && options.kernels == Kernels::Own;
+    let panels = (own && options.weights != WeightForm::Dense).then_some(match options.activations {
+        ActivationForm::Auto if ops::prefers_integers() => Activations::Int16,
+        ActivationForm::Auto | ActivationForm::F32 => Activations::F32,
+        ActivationForm::Int16 => Activations::Int16,
+    });
+    ops::choose(if own { &ops::Cpu } else { &ops::Mlx });
+    let requantized = Requantized::default();
+    let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation, panels, requantized };
     let model = models::load(&weights).map_err(words)?;
     if let Some((tensors, loss)) = weights.requantized.total() {
         tracing::info!(

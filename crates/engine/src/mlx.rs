@@ -1,6 +1,9 @@
 //! What mlx-rs does not offer, over the raw binding. All of the engine's unsafe code is here.
 
-use std::ffi::{CStr, c_void};
+use std::any::Any;
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use annulus_kernels::memory::prefer_large_pages;
@@ -283,5 +286,245 @@ pub fn graph_size(array: &Array) -> Result<usize> {
     match unsafe { mlx_sys::annulus_graph_size(&raw mut nodes, array.as_ptr()) } {
         0 => Ok(nodes),
         _ => Err(Exception::custom("the graph could not be counted")),
+    }
+}
+
+/// A type of elements, as memory holds them.
+pub trait Element: Copy + Default {
+    /// What MLX calls it.
+    const DTYPE: Dtype;
+}
+
+impl Element for f32 {
+    const DTYPE: Dtype = Dtype::Float32;
+}
+
+impl Element for i32 {
+    const DTYPE: Dtype = Dtype::Int32;
+}
+
+impl Element for u32 {
+    const DTYPE: Dtype = Dtype::Uint32;
+}
+
+/// An array as a computation of our own sees it.
+#[derive(Clone, Copy)]
+pub struct View<'a>(&'a mlx_sys::annulus_view);
+
+impl<'a> View<'a> {
+    /// The extent of each axis.
+    #[must_use]
+    pub fn shape(self) -> Vec<usize> {
+        self.axes().0.iter().map(|n| usize::try_from(*n).unwrap_or(0)).collect()
+    }
+
+    /// The elements between neighbours on each axis.
+    #[must_use]
+    pub fn strides(self) -> Vec<usize> {
+        self.axes().1.iter().map(|n| usize::try_from(*n).unwrap_or(0)).collect()
+    }
+
+    fn axes(self) -> (&'a [i32], &'a [i64]) {
+        if self.0.dim == 0 {
+            return (&[], &[]);
+        }
+        // SAFETY: a view's pointers hold an entry an axis, and live as long as the view.
+        unsafe {
+            (
+                std::slice::from_raw_parts(self.0.shape, self.0.dim),
+                std::slice::from_raw_parts(self.0.strides, self.0.dim),
+            )
+        }
+    }
+
+    /// All memory from the first element to the last.
+    ///
+    /// # Panics
+    /// When the elements are of another type, or an axis runs backwards.
+    #[must_use]
+    pub fn memory<T: Element>(self) -> &'a [T] {
+        assert_eq!(self.0.dtype, mlx_sys::mlx_dtype::from(T::DTYPE), "the type of an array's elements");
+        let (shape, strides) = self.axes();
+        assert!(strides.iter().all(|stride| *stride >= 0), "strides {strides:?}");
+        if shape.contains(&0) {
+            return &[];
+        }
+        let last: usize = self.shape().iter().zip(self.strides()).map(|(n, stride)| (n - 1) * stride).sum();
+        // SAFETY: MLX keeps the array alive while the computation runs, and the last element is inside it.
+        unsafe { std::slice::from_raw_parts(self.0.data.cast(), last + 1) }
+    }
+
+    /// The elements in order: as they lie, where they lie in order.
+    ///
+    /// # Panics
+    /// As [`memory`](Self::memory).
+    #[must_use]
+    pub fn elements<T: Element>(self) -> Cow<'a, [T]> {
+        let (shape, strides, memory) = (self.shape(), self.strides(), self.memory::<T>());
+        let count: usize = shape.iter().product();
+        let mut expected = 1;
+        let in_order = shape.iter().zip(&strides).rev().all(|(n, stride)| {
+            let fits = *n == 1 || *stride == expected;
+            expected *= n;
+            fits
+        });
+        if in_order {
+            return Cow::Borrowed(&memory[..count]);
+        }
+        let mut out = Vec::with_capacity(count);
+        let mut index = vec![0; shape.len()];
+        for _ in 0..count {
+            out.push(memory[index.iter().zip(&strides).map(|(i, stride)| i * stride).sum::<usize>()]);
+            for (axis, i) in index.iter_mut().enumerate().rev() {
+                *i += 1;
+                if *i < shape[axis] {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        Cow::Owned(out)
+    }
+}
+
+/// A result that a computation of our own writes, row-major.
+pub struct ViewMut<'a>(&'a mlx_sys::annulus_view);
+
+impl ViewMut<'_> {
+    /// The elements. What they hold before they are written is arbitrary.
+    ///
+    /// # Panics
+    /// When they are of another type.
+    #[must_use]
+    pub fn elements<T: Element>(&mut self) -> &mut [T] {
+        assert_eq!(self.0.dtype, mlx_sys::mlx_dtype::from(T::DTYPE), "the type of an array's elements");
+        let count = View(self.0).shape().iter().product();
+        if count == 0 {
+            return &mut [];
+        }
+        // SAFETY: MLX has allocated the array for this computation alone. Fresh memory of these types holds numbers, if
+        // arbitrary ones: MLX's allocator may hand out memory that was used before, never undefined by its language.
+        unsafe { std::slice::from_raw_parts_mut(self.0.data.cast(), count) }
+    }
+}
+
+/// The shape and the type of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Like {
+    /// The extent of each axis.
+    pub shape: Vec<i32>,
+    /// The type of the elements.
+    pub dtype: Dtype,
+}
+
+impl Like {
+    /// Float32 of this shape.
+    #[must_use]
+    pub fn floats(shape: &[i32]) -> Self {
+        Self { shape: shape.to_vec(), dtype: Dtype::Float32 }
+    }
+}
+
+/// What a panic said.
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let said = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+    format!("a kernel panicked: {}", said.unwrap_or("it did not say why"))
+}
+
+/// As much of a message as there is room for, with a zero behind it.
+fn write_problem(message: &str, room: &mut [u8]) {
+    let Some(most) = room.len().checked_sub(1) else { return };
+    let end = (0..=most.min(message.len())).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    room[..end].copy_from_slice(&message.as_bytes()[..end]);
+    room[end] = 0;
+}
+
+/// One lazy operation on the CPU whose arithmetic is `run`: it is called once, on the thread of the stream, with views of
+/// the inputs and of the results. `name` is what MLX's messages call it. When `run` panics, the evaluation fails.
+///
+/// # Errors
+/// When MLX refuses the shapes.
+pub fn compute<F>(name: &'static CStr, inputs: &[&Array], outputs: &[Like], run: F) -> Result<Vec<Array>>
+where
+    F: Fn(&[View<'_>], &mut [ViewMut<'_>]) + Send + Sync + 'static,
+{
+    extern "C" fn call<F: Fn(&[View<'_>], &mut [ViewMut<'_>])>(
+        owner: *mut c_void,
+        inputs: *const mlx_sys::annulus_view,
+        input_count: usize,
+        outputs: *const mlx_sys::annulus_view,
+        output_count: usize,
+        problem: *mut c_char,
+        problem_size: usize,
+    ) -> i32 {
+        // SAFETY: MLX passes as many views as it says, the owner that it was given, and room for a message.
+        let (run, inputs, outputs, problem) = unsafe {
+            let views =
+                |from: *const _, count| if count == 0 { &[][..] } else { std::slice::from_raw_parts(from, count) };
+            let problem = std::slice::from_raw_parts_mut(problem.cast::<u8>(), problem_size);
+            (&*owner.cast::<F>(), views(inputs, input_count), views(outputs, output_count), problem)
+        };
+        let inputs: Vec<View<'_>> = inputs.iter().map(View).collect();
+        let mut outputs: Vec<ViewMut<'_>> = outputs.iter().map(ViewMut).collect();
+        // An unwind must not reach C++.
+        match panic::catch_unwind(AssertUnwindSafe(|| run(&inputs, &mut outputs))) {
+            Ok(()) => 0,
+            Err(payload) => {
+                write_problem(&panic_message(payload.as_ref()), problem);
+                1
+            }
+        }
+    }
+    extern "C" fn release<F>(owner: *mut c_void) {
+        // SAFETY: the pointer came from `Box::into_raw` below, and MLX calls this once.
+        drop(unsafe { Box::from_raw(owner.cast::<F>()) });
+    }
+    let views: Vec<_> = outputs
+        .iter()
+        .map(|like| mlx_sys::annulus_view {
+            data: std::ptr::null_mut(),
+            shape: like.shape.as_ptr(),
+            strides: std::ptr::null(),
+            dim: like.shape.len(),
+            dtype: like.dtype.into(),
+        })
+        .collect();
+    let computation = mlx_sys::annulus_computation {
+        owner: Box::into_raw(Box::new(run)).cast(),
+        run: Some(call::<F>),
+        release: Some(release::<F>),
+    };
+    let stream = Stream::thread_local_or_default();
+    // SAFETY: all pointers live through the call; the vectors are freed once, and the arrays taken out of the results are
+    // handles of their own.
+    unsafe {
+        let arrays = mlx_sys::mlx_vector_array_new();
+        for input in inputs {
+            mlx_sys::mlx_vector_array_append_value(arrays, input.as_ptr());
+        }
+        let mut results = mlx_sys::mlx_vector_array_new();
+        let status = mlx_sys::annulus_compute(
+            &raw mut results,
+            name.as_ptr(),
+            arrays,
+            views.as_ptr(),
+            views.len(),
+            computation,
+            stream.as_ptr(),
+        );
+        mlx_sys::mlx_vector_array_free(arrays);
+        let take = |index| {
+            let mut array = mlx_sys::mlx_array_new();
+            let got = mlx_sys::mlx_vector_array_get(&raw mut array, results, index);
+            let array = Array::from_ptr(array);
+            if got == 0 { Ok(array) } else { Err(Exception::custom("a result is missing")) }
+        };
+        let taken = if status == 0 {
+            (0..outputs.len()).map(take).collect()
+        } else {
+            Err(Exception::custom(format!("{} failed", name.to_string_lossy())))
+        };
+        mlx_sys::mlx_vector_array_free(results);
+        taken
     }
 }

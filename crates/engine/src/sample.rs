@@ -9,9 +9,11 @@ use mlx_rs::ops::{
 };
 use mlx_rs::{Array, Dtype, random};
 
+use annulus_kernels::sample::Choice;
+
 use crate::error::Result;
 use crate::job::{Sampling, TokenLogprob};
-use crate::mlx;
+use crate::{mlx, ops};
 
 /// Chooses tokens as a [`Sampling`] asks.
 #[derive(Debug)]
@@ -38,10 +40,28 @@ impl Sampler {
     /// # Errors
     /// When MLX refuses an operation.
     pub fn sample(&self, logits: &Array, step: u64) -> Result<Array> {
-        let Sampling { temperature, top_p, top_k, min_p, .. } = self.sampling;
-        if temperature <= 0.0 {
+        if self.sampling.temperature <= 0.0 {
             return Ok(argmax_axis(logits, -1, false)?);
         }
+        ops::chosen().sample(logits, self, step)
+    }
+
+    /// How this project's kernels are told to cut a distribution.
+    pub(crate) fn choice(&self) -> Choice {
+        let Sampling { temperature, top_p, top_k, min_p, .. } = self.sampling;
+        Choice { temperature, top_k: usize::try_from(top_k).unwrap_or(usize::MAX), top_p, min_p }
+    }
+
+    /// Numbers from 0 up to 1, one a row.
+    pub(crate) fn randoms(&self, step: u64, rows: i32) -> Vec<f64> {
+        let key = mix(self.seed, step);
+        // 53 bits are what a float64 holds.
+        (0..u64::from(rows.unsigned_abs())).map(|row| (mix(key, row) >> 11) as f64 / (1u64 << 53) as f64).collect()
+    }
+
+    /// [`sample`](Self::sample) above temperature 0, by MLX's own operations.
+    pub(crate) fn with_mlx(&self, logits: &Array, step: u64) -> Result<Array> {
+        let Sampling { temperature, top_p, top_k, min_p, .. } = self.sampling;
         let key = random::key(mix(self.seed, step))?;
         let mut logits = logits.as_dtype(Dtype::Float32)?.divide(Array::from_f32(temperature))?;
         let mut tokens = None;

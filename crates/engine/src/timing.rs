@@ -9,6 +9,7 @@ use mlx_rs::{Array, transforms};
 use crate::cache::{Arrangement, Cache, StoredRow};
 use crate::error::{Error, Result};
 use crate::generate::{Session, last};
+use crate::mlx;
 
 /// What is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Timing {
     pub decode: Duration,
     /// Bytes of the cache at the end, spare columns included.
     pub cache_bytes: usize,
+    /// Nodes of MLX's graph in a decode step; 0 when fewer than three steps were run.
+    pub step_nodes: usize,
 }
 
 impl Session {
@@ -59,8 +62,8 @@ impl Session {
         let prefill = started.elapsed();
         let _held: Option<StoredRow> = if load.snapshot { Some(cache.extract(Row(0), None)?) } else { None };
         let started = Instant::now();
-        self.run_steps(&mut cache, hidden, decode)?;
-        Ok(Timing { prefill, decode: started.elapsed(), cache_bytes: cache.bytes() })
+        let step_nodes = self.run_steps(&mut cache, hidden, decode)?;
+        Ok(Timing { prefill, decode: started.elapsed(), cache_bytes: cache.bytes(), step_nodes })
     }
 
     /// The last hidden states, `[rows, 1, width]`, evaluated.
@@ -84,12 +87,16 @@ impl Session {
         }
     }
 
-    /// Decodes as the server does: a step is built while the one before it runs.
-    fn run_steps(&self, cache: &mut Cache, hidden: Array, steps: usize) -> Result<()> {
+    /// Decodes as the server does: a step is built while the one before it runs. The nodes of a step come back.
+    fn run_steps(&self, cache: &mut Cache, hidden: Array, steps: usize) -> Result<usize> {
         let mut hidden = hidden;
         let mut before: Option<Array> = None;
-        for _ in 0..steps {
+        let mut nodes = 0;
+        for step in 0..steps {
             let tokens = argmax_axis(self.logits(&hidden)?, -1, false)?;
+            if step == 2 {
+                nodes = mlx::graph_size(&tokens)?;
+            }
             hidden = self.forward(cache, &tokens)?;
             transforms::async_eval([&tokens])?;
             if let Some(before) = before.replace(tokens) {
@@ -97,6 +104,7 @@ impl Session {
             }
         }
         transforms::eval([&hidden])?;
-        cache.eval()
+        cache.eval()?;
+        Ok(nodes)
     }
 }

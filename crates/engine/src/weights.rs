@@ -9,11 +9,13 @@ use std::cell::Cell;
 use mlx_rs::{Array, Dtype};
 
 use annulus_kernels::dequantize;
+use annulus_kernels::input::Activations;
 
 use crate::checkpoint::{self, Checkpoint, Config, LoadError, Loss, Plain, SMALLEST_GROUP, TensorData};
 use crate::device::Backend;
 use crate::mlx::{self, Floats};
 use crate::nn::{Activation, Affine, Gated, Linear, Matrix, RmsNorm, Stack, Table};
+use crate::ops::Panels;
 
 /// In which form quantized matrices are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +35,11 @@ pub struct Weights<'a> {
     pub backend: Backend,
     /// The type of activations, of scales, and of weights that are not packed.
     pub dtype: Dtype,
-    /// What becomes of quantized matrices.
+    /// What becomes of quantized matrices that are not kept in panels.
     pub representation: Representation,
+    /// Whether quantized matrices are kept in the layout of this project's kernels, where those know them; and what
+    /// activations become in products with them.
+    pub panels: Option<Activations>,
     /// The matrices that were requantized so far.
     pub requantized: Requantized,
 }
@@ -75,6 +80,7 @@ impl Weights<'_> {
         match self.checkpoint.tensor(&name, Some(&[outputs, inputs]))? {
             TensorData::Plain(plain) => Ok(Matrix::Dense { transposed: self.plain(&name, &plain)?.t() }),
             TensorData::Affine(affine) => match self.representation {
+                _ if let Some(panels) = self.in_panels(&name, &affine)? => Ok(Matrix::Panels(panels)),
                 Representation::Packed => Ok(Matrix::Affine(self.packed(&name, &affine)?)),
                 Representation::Dense => {
                     let array = self.dense(&name, &affine, &[int(outputs), int(inputs)])?;
@@ -221,6 +227,24 @@ impl Weights<'_> {
             group_size: int(affine.group_size),
             bits: int(affine.bits),
         })
+    }
+
+    /// A quantized matrix in the layout of the kernels, if they are used and know it.
+    fn in_panels(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Option<Panels>, LoadError> {
+        let (Some(activations), Some(outputs)) = (self.panels, affine.shape.first()) else { return Ok(None) };
+        let unusable = || self.unusable(name);
+        let scales = affine.scales.to_f32().ok_or_else(unusable)?;
+        let biases = affine.biases.to_f32().ok_or_else(unusable)?;
+        let words = affine.packed.to_u32().ok_or_else(unusable)?;
+        let (group_size, bits) = (affine.group_size, affine.bits);
+        let source = dequantize::Affine { words: &words, scales: &scales, biases: &biases, group_size, bits };
+        let panels = Panels::new(source, *outputs, activations);
+        for part in [&affine.packed, &affine.scales, &affine.biases] {
+            if let (Some(place), Cow::Borrowed(bytes), true) = (part.place, &part.bytes, panels.is_some()) {
+                place.file.release(bytes);
+            }
+        }
+        Ok(panels)
     }
 
     /// A quantized tensor spelled out in float32.

@@ -2,7 +2,7 @@
 
 /// Asks for large pages behind memory that has not been touched yet: a model's weights then need hundreds of page faults
 /// and address translations instead of hundreds of thousands. Where the system cannot, nothing happens.
-pub fn prefer_large_pages(memory: &mut [f32]) {
+pub fn prefer_large_pages<T>(memory: &mut [T]) {
     #[cfg(target_os = "linux")]
     {
         const PAGE: usize = 4096;

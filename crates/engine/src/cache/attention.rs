@@ -1,35 +1,51 @@
 //! Attention over fetched columns: the one place where queries meet keys.
 
+use annulus_plan::Columns;
 use mlx_rs::fast::{ScaledDotProductAttentionMask as FusedMask, scaled_dot_product_attention};
 use mlx_rs::ops::{dequantize, expand_dims, quantized_matmul, select, softmax_axis};
 use mlx_rs::{Array, Dtype};
 
+use super::execute::view;
 use super::planes::{Affine, Format};
-use super::visible::{Visible, for_grouped_heads, lowest};
+use super::visible::{Device, for_grouped_heads, lowest};
 use crate::device::{self, Backend};
 use crate::error::{Error, Result};
 
-/// The columns that a step hands to attention: the stored arrays of keys and of values.
+/// The columns that a step hands to attention: the stored arrays of keys and of values. Their planes come whole: a kernel
+/// that takes a range of columns needs no slices.
 #[derive(Debug)]
-pub(super) struct Fetched {
-    pub(super) keys: Vec<Array>,
-    pub(super) values: Vec<Array>,
+pub struct Fetched {
+    /// Whole planes of keys.
+    pub(crate) keys: Vec<Array>,
+    /// Whole planes of values.
+    pub(crate) values: Vec<Array>,
+    /// Which of their columns are read.
+    pub(crate) range: Columns,
 }
 
-/// `softmax(queries keys^T scale) values` over what each query may see.
+impl Fetched {
+    /// The columns that are read, as arrays of their own.
+    fn slices(&self) -> Result<[Vec<Array>; 2]> {
+        let of = |planes: &[Array]| planes.iter().map(|plane| view(plane, self.range)).collect::<Result<_>>();
+        Ok([of(&self.keys)?, of(&self.values)?])
+    }
+}
+
+/// `softmax(queries keys^T scale) values` over what each query may see, with MLX's own operations.
 ///
 /// `queries` is `[B, heads, N, dim]`, the columns are `[B, kv_heads, S, ..]`; the result is like `queries`.
 ///
 /// # Errors
 /// When the shapes do not fit.
-pub(super) fn attend(
+pub(crate) fn attend_with_mlx(
     queries: &Array,
     columns: &Fetched,
     format: Format,
     scale: f32,
-    visible: &Visible,
+    visible: &Device,
 ) -> Result<Array> {
-    match (format, columns.keys.as_slice(), columns.values.as_slice()) {
+    let [keys, values] = columns.slices()?;
+    match (format, keys.as_slice(), values.as_slice()) {
         (Format::Plain, [keys], [values]) => fused(queries, keys, values, scale, visible),
         // MLX's CUDA products of quantized matrices refuse slices and, as their source reads, give every head the first one's
         // keys where heads share them.
@@ -37,17 +53,17 @@ pub(super) fn attend(
             let [keys, values] = [keys, values].map(|planes| spelled_out(planes, affine, queries.dtype()));
             fused(queries, &keys?, &values?, scale, visible)
         }
-        (Format::Affine(affine), [..], [..]) => quantized(queries, columns, affine, scale, visible),
+        (Format::Affine(affine), [..], [..]) => quantized(queries, [&keys, &values], affine, scale, visible),
         _ => Err(Error::Unsupported("planes that do not fit their format".to_owned())),
     }
 }
 
 /// Attention in one operation, where MLX has that for the shapes.
-fn fused(queries: &Array, keys: &Array, values: &Array, scale: f32, visible: &Visible) -> Result<Array> {
+fn fused(queries: &Array, keys: &Array, values: &Array, scale: f32, visible: &Device) -> Result<Array> {
     let mask = match visible {
-        Visible::All => None,
-        Visible::Causal => Some(FusedMask::Causal),
-        Visible::Dense(mask) => Some(FusedMask::Array(mask)),
+        Device::All => None,
+        Device::Causal => Some(FusedMask::Causal),
+        Device::Dense(mask) => Some(FusedMask::Array(mask)),
     };
     Ok(scaled_dot_product_attention(queries, keys, values, scale, mask, None)?)
 }
@@ -65,10 +81,8 @@ fn three_arrays() -> Error {
 /// The same over affine-quantized columns, which are multiplied as they are stored.
 ///
 /// Query heads that share a key head get an axis of their own, so that keys and values need no repetition.
-fn quantized(queries: &Array, columns: &Fetched, affine: Affine, scale: f32, visible: &Visible) -> Result<Array> {
-    let ([keys, key_scales, key_biases], [values, value_scales, value_biases]) =
-        (columns.keys.as_slice(), columns.values.as_slice())
-    else {
+fn quantized(queries: &Array, columns: [&[Array]; 2], affine: Affine, scale: f32, visible: &Device) -> Result<Array> {
+    let [[keys, key_scales, key_biases], [values, value_scales, value_biases]] = columns else {
         return Err(three_arrays());
     };
     let (group, bits) = (affine.group(), affine.bits());
@@ -104,12 +118,12 @@ mod tests {
         let affine = Affine::new(8, 32).unwrap();
         let format = Format::Affine(affine);
         let random = |shape: &[i32]| normal::<f32>(shape, None, None, None).unwrap();
-        for (heads, length, visible) in [(4, 1, Visible::All), (4, 3, Visible::Causal), (2, 5, Visible::Causal)] {
+        for (heads, length, visible) in [(4, 1, Device::All), (4, 3, Device::Causal), (2, 5, Device::Causal)] {
             let queries = random(&[2, heads, length, 32]);
             let [keys, values] = [(); 2].map(|()| format.encode(&random(&[2, 2, 7, 32])).unwrap());
             let [k, v] = [&keys, &values].map(|planes| spelled_out(planes, affine, Dtype::Float32).unwrap());
             let one = fused(&queries, &k, &v, 0.2, &visible).unwrap();
-            let other = quantized(&queries, &Fetched { keys, values }, affine, 0.2, &visible).unwrap();
+            let other = quantized(&queries, [&keys, &values], affine, 0.2, &visible).unwrap();
             let apart = one.subtract(&other).unwrap().abs().unwrap().max(None).unwrap();
             let apart = apart.try_as_slice::<f32>().unwrap()[0];
             assert!(apart < 1e-5, "{apart}");

@@ -3,10 +3,10 @@
 use annulus_plan::{ColumnOp, Donor};
 use mlx_rs::{Array, transforms};
 
-use super::attention::{Fetched, attend};
+use super::attention::{Fetched, attend_with_mlx};
 use super::execute::gather_columns;
 use super::planes::Planes;
-use super::visible::Visible;
+use super::visible::Device;
 use super::{Cache, Format};
 use crate::error::{Error, Result};
 
@@ -43,7 +43,11 @@ impl Cache {
         };
         let evaluated = transforms::eval(columns.iter().flat_map(|planes| &planes.0));
         self.guard(|| Ok(evaluated?))?;
-        let columns = columns.map(|planes| Fetched { keys: planes.keys().to_vec(), values: planes.values().to_vec() });
+        let columns = columns.map(|planes| Fetched {
+            keys: planes.keys().to_vec(),
+            values: planes.values().to_vec(),
+            range: annulus_plan::Columns::new(0, capture.donor.width),
+        });
         Ok(DonorColumns { donor: capture.donor, format: self.arrangement.format, columns })
     }
 }
@@ -70,10 +74,10 @@ impl DonorColumns {
             )));
         };
         let visible = match window {
-            None if self.donor.is_whole() => Visible::All,
-            window => Visible::Dense(self.mask(window)?),
+            None if self.donor.is_whole() => Device::All,
+            window => Device::Dense(self.mask(window)?),
         };
-        attend(queries, columns, self.format, scale, &visible)
+        attend_with_mlx(queries, columns, self.format, scale, &visible)
     }
 
     /// Booleans, `[B, 1, 1, width]`.

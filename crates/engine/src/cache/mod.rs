@@ -29,11 +29,14 @@ mod planes;
 mod rows;
 mod visible;
 
+pub use attention::Fetched;
+pub(crate) use attention::attend_with_mlx;
 pub use choice::KvOptions;
 pub use donor::DonorColumns;
 pub use pass::{Pass, Staged};
 pub use planes::{Affine, Format};
 pub use rows::StoredRow;
+pub use visible::Visible;
 
 use std::mem;
 use std::sync::Arc;

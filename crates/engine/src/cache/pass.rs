@@ -4,11 +4,12 @@ use annulus_plan::{Columns, Layout, Step};
 use mlx_rs::Array;
 
 use super::Cache;
-use super::attention::{Fetched, attend};
-use super::execute::{Inputs, Program, view};
+use super::attention::Fetched;
+use super::execute::{Inputs, Program};
 use super::planes::Planes;
 use super::visible::Visible;
 use crate::error::{Error, Result};
+use crate::ops;
 use crate::rope::{Rope, RopePositions};
 
 /// A step of one layout, ready for its layers.
@@ -29,7 +30,7 @@ impl Planned {
             next: step.next,
             fetch: step.fetch,
             positions: RopePositions::new(&step.rope),
-            visible: Visible::new(&step.mask)?,
+            visible: Visible::new(step.mask),
         })
     }
 }
@@ -75,7 +76,7 @@ impl<'c> Pass<'c> {
     /// The attention of one layer: turns queries and keys by their positions, writes keys and values, and attends to
     /// what the plan lets each query see.
     ///
-    /// `queries` is `[B, heads, L, D]`, `keys` and `values` are `[B, kv_heads, L, D]`; the result is like `queries`.
+    /// `queries` is `[B, heads, L, D]`, `keys` and `values` are `[B, kv_heads, L, D]`; the result is `[B, L, heads * D]`.
     ///
     /// # Errors
     /// When shapes do not fit, or a layer is asked for twice or does not exist.
@@ -94,16 +95,16 @@ impl<'c> Pass<'c> {
         };
         let planned = &self.steps[slot.layout];
         let format = self.cache.arrangement.format;
-        let queries = rope.forward(queries, &planned.positions)?;
-        let mut incoming = format.encode(&rope.forward(keys, &planned.positions)?)?;
+        let [queries, keys] = rope.forward_both(queries, keys, &planned.positions)?;
+        let mut incoming = format.encode(&keys)?;
         incoming.extend(format.encode(&values)?);
         let incoming = Planes(incoming);
         let inputs = Inputs { incoming: Some(&incoming), sources: &[] };
         let planes = planned.program.run(slot.planes.as_ref(), inputs)?;
         let planes = planes.ok_or_else(|| Error::Unsupported("an append that leaves no planes".to_owned()))?;
-        let read = |planes: &[Array]| planes.iter().map(|plane| view(plane, planned.fetch)).collect::<Result<_>>();
-        let fetched = Fetched { keys: read(planes.keys())?, values: read(planes.values())? };
-        let attended = attend(&queries, &fetched, format, scale, &planned.visible)?;
+        let (keys, values) = (planes.keys().to_vec(), planes.values().to_vec());
+        let fetched = Fetched { keys, values, range: planned.fetch };
+        let attended = ops::chosen().attend(&queries, &fetched, format, scale, &planned.visible)?;
         self.layers[layer] = Some(Built { planes, fetched });
         Ok(attended)
     }
@@ -119,7 +120,7 @@ impl<'c> Pass<'c> {
         };
         let planned = &self.steps[slot.layout];
         let queries = rope.forward(queries, &planned.positions)?;
-        attend(&queries, &built.fetched, self.cache.arrangement.format, scale, &planned.visible)
+        ops::chosen().attend(&queries, &built.fetched, self.cache.arrangement.format, scale, &planned.visible)
     }
 
     /// Ends the pass.

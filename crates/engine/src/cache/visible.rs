@@ -1,14 +1,25 @@
 //! What queries may see, in the form in which attention takes it.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+
 use annulus_plan::{Mask, Runs};
 use mlx_rs::ops::{arange, expand_dims_axes, maximum, minimum};
 use mlx_rs::{Array, Dtype};
 
 use crate::error::Result;
 
-/// A plan's mask on the device. It is made once a step and shared by all layers whose columns lie alike.
+/// A plan's mask, shared by all layers whose columns lie alike. On the device it is made once a step, when somebody asks
+/// for it there.
 #[derive(Debug)]
-pub(super) enum Visible {
+pub struct Visible {
+    mask: Arc<Mask>,
+    device: OnceCell<Device>,
+}
+
+/// A mask on the device.
+#[derive(Debug)]
+pub(crate) enum Device {
     /// Every query sees every fetched column.
     All,
     /// Of S fetched columns, query i of N sees the first S - N + i + 1.
@@ -18,14 +29,30 @@ pub(super) enum Visible {
 }
 
 impl Visible {
-    pub(super) fn new(mask: &Mask) -> Result<Self> {
-        Ok(match mask {
-            Mask::None => Self::All,
-            Mask::Causal => Self::Causal,
-            Mask::Runs(runs) => Self::Dense(dense(runs)?),
-        })
+    pub(super) fn new(mask: Mask) -> Self {
+        Self { mask: Arc::new(mask), device: OnceCell::new() }
     }
 
+    /// The plan's own words.
+    pub(crate) fn mask(&self) -> Arc<Mask> {
+        Arc::clone(&self.mask)
+    }
+
+    /// The mask on the device.
+    pub(crate) fn device(&self) -> Result<&Device> {
+        if let Some(device) = self.device.get() {
+            return Ok(device);
+        }
+        let device = match &*self.mask {
+            Mask::None => Device::All,
+            Mask::Causal => Device::Causal,
+            Mask::Runs(runs) => Device::Dense(dense(runs)?),
+        };
+        Ok(self.device.get_or_init(|| device))
+    }
+}
+
+impl Device {
     /// The mask as booleans over `columns` fetched columns of `queries` queries; nothing when all is seen.
     pub(super) fn booleans(&self, queries: i32, columns: i32) -> Result<Option<Array>> {
         Ok(match self {

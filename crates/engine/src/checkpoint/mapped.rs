@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use memmap2::Mmap;
+#[cfg(unix)]
+use memmap2::UncheckedAdvice;
 
 use super::LoadError;
 
@@ -52,6 +54,18 @@ impl MappedFile {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.map
+    }
+
+    /// Lets go of the memory behind some of its bytes, which were read and will hardly be read again; if they are, the
+    /// system reads them anew.
+    pub fn release(&self, bytes: &[u8]) {
+        #[cfg(unix)]
+        if let Some(from) = bytes.as_ptr().addr().checked_sub(self.map.as_ptr().addr()) {
+            // SAFETY: of a read-only map of a file no page holds anything that the file does not. A refusal changes nothing.
+            let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes.len()) };
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
     }
 
     /// When it was last written, in seconds since 1970; 0 when the file system does not say.

@@ -8,7 +8,7 @@ use super::{CacheLayer, Facts, Load, Model};
 use crate::cache::Pass;
 use crate::error::Result;
 use crate::mlx::rounded;
-use crate::nn::{Activation, Gated, Linear, Matrix, RmsNorm, heads_first, join_heads, split_heads, to_heads};
+use crate::nn::{Activation, Gated, Linear, Matrix, RmsNorm};
 use crate::rope::Rope;
 use crate::weights::{Weights, int};
 
@@ -95,8 +95,8 @@ impl Block {
 
     /// `[B, L, width]` to the same.
     fn forward(&self, layer: usize, x: &Array, rope: &Rope, pass: &mut Pass<'_>) -> Result<Array> {
-        let h = x.add(self.attention.forward(layer, &self.attention_norm.forward(x)?, rope, pass)?)?;
-        Ok(h.add(self.mlp.forward(&self.mlp_norm.forward(&h)?)?)?)
+        let h = self.attention.add_normalised(layer, x, &self.attention_norm, rope, pass)?;
+        Ok(self.mlp.add_normalised(&h, &self.mlp_norm)?)
     }
 }
 
@@ -120,17 +120,23 @@ impl Attention {
         })
     }
 
-    fn forward(&self, layer: usize, x: &Array, rope: &Rope, pass: &mut Pass<'_>) -> Result<Array> {
-        let queries = to_heads(&self.queries.forward(x)?, self.heads)?;
-        let keys = to_heads(&self.keys.forward(x)?, self.kv_heads)?;
-        let values = split_heads(&self.values.forward(x)?, self.kv_heads)?;
+    /// `x`, `[B, L, width]`, plus what attention makes of `x` normalised.
+    fn add_normalised(
+        &self,
+        layer: usize,
+        x: &Array,
+        norm: &RmsNorm,
+        rope: &Rope,
+        pass: &mut Pass<'_>,
+    ) -> Result<Array> {
+        let layers = [(&self.queries, self.heads), (&self.keys, self.kv_heads), (&self.values, self.kv_heads)];
+        let [queries, keys, values] = Linear::project(x, Some(norm), layers)?;
         let (queries, keys) = match &self.norms {
             Some([of_queries, of_keys]) => (of_queries.forward(&queries)?, of_keys.forward(&keys)?),
             None => (queries, keys),
         };
-        let (queries, keys) = (heads_first(&queries)?, heads_first(&keys)?);
         let attended = pass.attend(layer, &queries, &keys, values, rope, self.scale)?;
-        Ok(self.output.forward(&join_heads(&attended)?)?)
+        Ok(self.output.add_to(x, &attended)?)
     }
 }
 

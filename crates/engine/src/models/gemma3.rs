@@ -11,7 +11,7 @@ use crate::cache::Pass;
 use crate::checkpoint::Config;
 use crate::error::Result;
 use crate::mlx::{rounded, scalar};
-use crate::nn::{Activation, Gated, Linear, Matrix, RmsNorm, join_heads, split_heads};
+use crate::nn::{Activation, Gated, Linear, Matrix, RmsNorm};
 use crate::rope::{self, Rope, Scaling};
 use crate::weights::{Weights, int};
 
@@ -213,11 +213,11 @@ impl Attention {
     }
 
     fn forward(&self, layer: usize, x: &Array, rope: &Rope, pass: &mut Pass<'_>) -> Result<Array> {
-        let queries = self.query_norm.forward(&split_heads(&self.queries.forward(x)?, self.heads)?)?;
-        let keys = self.key_norm.forward(&split_heads(&self.keys.forward(x)?, self.kv_heads)?)?;
-        let values = split_heads(&self.values.forward(x)?, self.kv_heads)?;
+        let layers = [(&self.queries, self.heads), (&self.keys, self.kv_heads), (&self.values, self.kv_heads)];
+        let [queries, keys, values] = Linear::project(x, None, layers)?;
+        let (queries, keys) = (self.query_norm.forward(&queries)?, self.key_norm.forward(&keys)?);
         let attended = pass.attend(layer, &queries, &keys, values, rope, self.scale)?;
-        Ok(self.output.forward(&join_heads(&attended)?)?)
+        Ok(self.output.forward(&attended)?)
     }
 }
 

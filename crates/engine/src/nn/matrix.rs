@@ -3,7 +3,9 @@
 use mlx_rs::ops::{addmm, dequantize, quantized_matmul};
 use mlx_rs::{Array, Dtype};
 
+use super::{RmsNorm, split_heads};
 use crate::mlx::Result;
+use crate::ops::{self, Panels};
 
 /// A matrix of weights, one row an output.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub enum Matrix {
     },
     /// MLX's affine groups.
     Affine(Affine),
+    /// Affine groups in the layout of this project's kernels.
+    Panels(Panels),
 }
 
 /// Weights in MLX's affine groups; the leading axes are those of the matrix, or of the stack of matrices.
@@ -43,6 +47,7 @@ impl Matrix {
             Self::Affine(Affine { packed, scales, biases, group_size, bits }) => {
                 quantized_matmul(x, packed, scales, biases, true, *group_size, *bits)
             }
+            Self::Panels(panels) => panels.apply(x, None, None),
         }
     }
 
@@ -60,6 +65,7 @@ impl Matrix {
                 *group_size,
                 *bits,
             ),
+            Self::Panels(panels) => panels.rows(indices),
         }
     }
 }
@@ -101,8 +107,37 @@ impl Linear {
     pub fn forward(&self, x: &Array) -> Result<Array> {
         match (&self.weights, &self.bias) {
             (Matrix::Dense { transposed }, Some(bias)) => addmm(bias, x, transposed, None, None),
+            (Matrix::Panels(panels), bias) => panels.apply(x, bias.as_ref(), None),
             (weights, Some(bias)) => weights.apply(x)?.add(bias),
             (weights, None) => weights.apply(x),
         }
+    }
+
+    /// `residual + (x * transpose(weights) + bias)`.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn add_to(&self, residual: &Array, x: &Array) -> Result<Array> {
+        match &self.weights {
+            Matrix::Panels(panels) => panels.apply(x, self.bias.as_ref(), Some(residual)),
+            Matrix::Dense { .. } | Matrix::Affine(_) => residual.add(self.forward(x)?),
+        }
+    }
+
+    /// Several layers over the same `x`, `[B, L, inputs]`, which `norm` normalises before where there is one, each split into as many heads as stand beside it:
+    /// `[B, heads, L, dim]` each.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn project<const N: usize>(x: &Array, norm: Option<&RmsNorm>, layers: [(&Self, i32); N]) -> Result<[Array; N]> {
+        let projected = match ops::project(x, norm, &layers) {
+            Some(projected) => projected?,
+            None => {
+                let normalised = norm.map(|norm| norm.forward(x)).transpose()?;
+                let x = normalised.as_ref().unwrap_or(x);
+                layers.iter().map(|(layer, heads)| split_heads(&layer.forward(x)?, *heads)).collect::<Result<_>>()?
+            }
+        };
+        projected.try_into().map_err(|_| mlx_rs::error::Exception::custom("a projection is missing"))
     }
 }

@@ -1,8 +1,9 @@
 //! Normalisation.
 
-use mlx_rs::{Array, fast};
+use mlx_rs::Array;
 
 use crate::mlx::Result;
+use crate::ops;
 
 /// Root-mean-square normalisation over the last axis.
 #[derive(Debug)]
@@ -19,6 +20,6 @@ impl RmsNorm {
     /// # Errors
     /// When the widths differ.
     pub fn forward(&self, x: &Array) -> Result<Array> {
-        fast::rms_norm(x, self.weight.as_ref(), self.eps)
+        ops::chosen().rms_norm(x, self.weight.as_ref(), self.eps)
     }
 }

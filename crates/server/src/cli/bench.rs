@@ -39,7 +39,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut loaded = args.model.load()?;
     if !args.json {
-        println!("rows  prompt  capacity  prompt tokens/s  decode tokens/s  ms a step  cache MB");
+        println!("rows  prompt  capacity  prompt tokens/s  decode tokens/s  ms a step  nodes a step  cache MB");
     }
     for &prompt in &args.prompt_tokens {
         for &rows in &args.batch {
@@ -70,11 +70,15 @@ fn show(load: Load, timing: Timing, as_json: bool) {
     if as_json {
         let line = json!({
             "rows": rows, "prompt_tokens": prompt, "decode_tokens": decode, "capacity": reserve,
-            "prompt_tps": prefill, "decode_tps": decoded, "step_ms": step, "cache_bytes": timing.cache_bytes,
+            "prompt_tps": prefill, "decode_tps": decoded, "step_ms": step, "step_nodes": timing.step_nodes,
+            "cache_bytes": timing.cache_bytes,
         });
         println!("{line}");
     } else {
         let megabytes = timing.cache_bytes as f64 / 1e6;
-        println!("{rows:4}  {prompt:6}  {reserve:8}  {prefill:15.1}  {decoded:15.1}  {step:9.2}  {megabytes:8.1}");
+        println!(
+            "{rows:4}  {prompt:6}  {reserve:8}  {prefill:15.1}  {decoded:15.1}  {step:9.2}  {:12}  {megabytes:8.1}",
+            timing.step_nodes
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use annulus_engine::device::{self, DeviceChoice, MLX_VERSION};
 use annulus_engine::load::DEFAULT_MODEL;
-use annulus_engine::{checkpoint, mlx};
+use annulus_engine::{checkpoint, mlx, ops};
 
 use super::Failure;
 
@@ -23,7 +23,7 @@ struct Finding {
 
 /// Prints what was found and what to do; the exit status says whether something is missing.
 pub(super) fn run(_: &Args) -> Result<ExitCode, Failure> {
-    let findings = [program(), mlx_library(), backend(), processor(), default_model(), models()];
+    let findings = [program(), mlx_library(), backend(), processor(), kernels(), default_model(), models()];
     let mut out = io::stdout().lock();
     for Finding { what, found, advice } in &findings {
         let mark = if advice.is_some() { "!" } else { " " };
@@ -59,10 +59,18 @@ fn backend() -> Finding {
 
 fn processor() -> Finding {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let features = features().join(" ");
-    let advice = (cfg!(target_arch = "x86_64") && !features.contains("avx2"))
-        .then(|| "without AVX2 the kernels for the CPU are slow; a GPU would help".to_owned());
-    Finding { what: "processor", found: format!("{cores} cores, {features}"), advice }
+    Finding { what: "processor", found: format!("{cores} cores, {}", features().join(" ")), advice: None }
+}
+
+/// Which instructions the kernels for the CPU use.
+fn kernels() -> Finding {
+    let (path, threads) = (ops::path(), ops::threads());
+    let advice = (!ops::is_vectorised()).then(|| {
+        "this processor has none of the vector instructions that the kernels know, so they take a slow path that any \
+         processor has; a GPU would help"
+            .to_owned()
+    });
+    Finding { what: "kernels", found: format!("{path}, {threads} threads"), advice }
 }
 
 /// The features that matter to matrix products.

@@ -7,7 +7,7 @@ use annulus_engine::cache::KvOptions;
 use annulus_engine::device::{ComputeDtype, DeviceChoice};
 use annulus_engine::engine::Engine;
 use annulus_engine::geometry::{Geometry, LogFile};
-use annulus_engine::load::{self, Kernels, LoadOptions, Loaded, WeightForm};
+use annulus_engine::load::{self, ActivationForm, Kernels, LoadOptions, Loaded, WeightForm};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::Failure;
@@ -41,6 +41,10 @@ pub(super) struct How {
     /// How to keep quantized weights; auto spells them out where that is faster and there is memory for it.
     #[arg(long, env = "ANNULUS_WEIGHTS", default_value = "auto", value_parser = choice(WEIGHTS))]
     weights: WeightForm,
+    /// What activations become in products with packed weights on the CPU: float32 or, with a scale for every 32, integers of
+    /// 16 bits; auto takes those where the processor has instructions for them.
+    #[arg(long, env = "ANNULUS_ACTIVATIONS", default_value = "auto", value_parser = choice(ACTIVATIONS))]
+    activations: ActivationForm,
     /// Quantize keys and values to so many bits (2, 3, 4, 5, 6 or 8); plain when absent.
     #[arg(long, env = "ANNULUS_KV_BITS", value_name = "BITS")]
     kv_bits: Option<i32>,
@@ -66,6 +70,9 @@ const COMPUTE_DTYPES: &[(&str, ComputeDtype)] = &[
 ];
 
 const KERNELS: &[(&str, Kernels)] = &[("own", Kernels::Own), ("mlx", Kernels::Mlx)];
+
+const ACTIVATIONS: &[(&str, ActivationForm)] =
+    &[("auto", ActivationForm::Auto), ("f32", ActivationForm::F32), ("int16", ActivationForm::Int16)];
 
 const WEIGHTS: &[(&str, WeightForm)] =
     &[("auto", WeightForm::Auto), ("packed", WeightForm::Packed), ("dense", WeightForm::Dense)];
@@ -103,6 +110,7 @@ impl Args {
             compute_dtype: self.how.compute_dtype,
             kernels: self.how.kernels,
             weights: self.how.weights,
+            activations: self.how.activations,
             kv: KvOptions { bits: self.how.kv_bits, group: self.how.kv_group_size, max_size: self.how.max_kv_size },
             context: self.how.ctx_size,
             fault_after: None,

@@ -85,6 +85,7 @@ impl GgufFile {
             });
             packed
         });
+        self.shard(tensor).release(bytes);
         Packed::concat(parts).finish(bits, group_size, tensor.shape.clone())
     }
 }

@@ -6,7 +6,7 @@ use super::super::Load;
 use super::shape::{Columns, Layer, Shape};
 use crate::cache::Pass;
 use crate::error::Result;
-use crate::nn::{Linear, RmsNorm, heads_first, join_heads, to_heads};
+use crate::nn::{Linear, RmsNorm, heads_first, to_heads};
 use crate::rope::Rope;
 use crate::weights::{Weights, int};
 
@@ -66,7 +66,7 @@ impl Attention {
             }
             Source::Shared { cache } => pass.share(*cache, &queries, rope, SCALE)?,
         };
-        Ok(self.output.forward(&join_heads(&attended)?)?)
+        Ok(self.output.forward(&attended)?)
     }
 }
 
