@@ -69,7 +69,7 @@ def compare(name, binary, checkpoint, model, tokens, splits, work, dtype="f32", 
         if own:
             allowed = allowed or 10 * sensitivity(model, tokens, want)
             # Where weights are packed, activations of 16 bits are the default; half a step is 2e-5 of the largest of 32.
-            for form, most in [("f32", allowed), ("int16", allowed + 2e-3 * want.std())]:
+            for form, most in [("f32", allowed), ("int16", allowed + 4e-3 * want.std())]:
                 got = ours(binary, checkpoint, tokens, split, work, "--activations", form, *flags)
                 difference = np.abs(got - want).max()
                 agree = (got.argmax(-1) == want.argmax(-1)).mean()
