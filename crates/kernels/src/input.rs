@@ -174,10 +174,13 @@ impl Kernel for Quantize<'_> {
             for (group, x) in x.as_chunks::<GROUP>().0.iter().enumerate() {
                 let (scale, sum, planes) = quantize(s, x);
                 both[group * count + row] = [scale, sum];
-                for (plane, all) in planes.iter().enumerate() {
-                    let words = all.as_chunks::<4>().0;
-                    bytes[(2 * group + plane) * count + row] =
-                        Eight(std::array::from_fn(|quad| i32::from_le_bytes(words[quad])));
+                // No closures: they would be compiled without the path's features.
+                for plane in 0..2 {
+                    let words = planes[plane].as_chunks::<4>().0;
+                    let Eight(eight) = &mut bytes[(2 * group + plane) * count + row];
+                    for quad in 0..8 {
+                        eight[quad] = i32::from_le_bytes(words[quad]);
+                    }
                 }
             }
         }

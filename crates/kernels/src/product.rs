@@ -5,6 +5,8 @@
 //! out is shared. Integers of a group are summed before their scale is applied, and the bias meets the sum of the
 //! activations, so no weight is ever spelled out.
 
+use std::cell::RefCell;
+
 use crate::input::{self, Eight, GROUP, Input, Numbers, blocks};
 use crate::packed::{Line, Packed, ScaleType, Shape};
 use crate::pool::{self, Parts};
@@ -356,13 +358,28 @@ fn add_integers<S: Simd>(
     *total = s.mul_add(bias, s.splat(x_sum), *total);
 }
 
+thread_local! {
+    /// Memory of earlier [`Tiled`]s: fresh memory would cost a page fault for every 64 lines.
+    static SCRATCH: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for Tiled {
+    fn drop(&mut self) {
+        SCRATCH.with_borrow_mut(|scratch| scratch.push(std::mem::take(&mut self.bytes)));
+    }
+}
+
 /// Some panels of a matrix in the form in which the matrix unit takes them, and the unit, set up for this thread.
 struct Tiled {
     tiles: Tiles,
     /// Of a matrix of four bits: one integer a byte, panel after panel.
     bytes: Vec<Line>,
     first: usize,
+    dots: [Dots; AHEAD],
 }
+
+/// Groups that the unit multiplies before their sums are read: it takes its time, and has several under way.
+const AHEAD: usize = 8;
 
 impl Tiled {
     /// The panels from `first` up to `end`, when the unit can multiply `x` with them and there are rows enough.
@@ -371,10 +388,11 @@ impl Tiled {
         if !path.has_tiles() || x.rows < input::BLOCK || !matches!(x.numbers, Numbers::Int16 { .. }) {
             return None;
         }
-        let mut bytes = Vec::new();
+        let mut bytes = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
         if w.shape.bits == 4 {
-            bytes.resize((end - first) * w.shape.inputs / 4, Line([0; LANES]));
-            let (pairs, _) = bytes.as_chunks_mut::<2>();
+            let count = (end - first) * w.shape.inputs / 4;
+            bytes.resize(count.max(bytes.len()), Line([0; LANES]));
+            let (pairs, _) = bytes[..count].as_chunks_mut::<2>();
             let lines = w.shape.panel_lines();
             let groups = w.lines[first * lines..end * lines].chunks_exact(w.shape.group_lines());
             for (group, pairs) in groups.zip(pairs.chunks_exact_mut(w.shape.quants())) {
@@ -386,32 +404,30 @@ impl Tiled {
                 }
             }
         }
-        Some(Self { tiles: Tiles::start()?, bytes, first })
+        Some(Self { tiles: Tiles::start()?, bytes, first, dots: [Dots::ZERO; AHEAD] })
     }
 
     /// Eight rows times a panel.
     #[inline(always)]
-    fn panel<S: Simd>(&self, s: S, w: Panel<'_>, number: usize, x: Block<'_, 8>) -> [S::F; 8] {
+    fn panel<S: Simd>(&mut self, s: S, w: Panel<'_>, number: usize, x: Block<'_, 8>) -> [S::F; 8] {
         const LINES: usize = GROUP / 4;
-        /// Groups that the unit multiplies before their sums are read: it takes its time, and has several under way.
-        const AHEAD: usize = 8;
         let mut total = [s.splat(0.0); 8];
         let Block::Int16 { bytes, scales, sums } = x else { return total };
         let size = w.shape.group_size / GROUP;
-        let spelled = &self.bytes[((number - self.first) * w.shape.inputs / 4).min(self.bytes.len())..];
-        let mut dots = [Dots::ZERO; AHEAD];
+        let from = if w.shape.bits == 4 { (number - self.first) * w.shape.inputs / 4 } else { 0 };
+        let spelled = &self.bytes[from..];
         for from in (0..bytes.len()).step_by(AHEAD) {
             let count = AHEAD.min(bytes.len() - from);
             for at in from..from + count {
                 let lines =
                     if w.shape.bits == 4 { &spelled[at * LINES..] } else { &w.quants(at / size)[at % size * LINES..] };
                 let Some(lines) = lines.first_chunk() else { return total };
-                self.tiles.dots(&bytes[at], lines, &mut dots[at - from]);
+                self.tiles.dots(&bytes[at], lines, &mut self.dots[at - from]);
             }
             for at in from..from + count {
                 w.prefetch(s, at / size);
                 let (_, scale, bias) = w.group(s, at / size);
-                let dots = &dots[at - from].0;
+                let dots = &self.dots[at - from].0;
                 for row in 0..8 {
                     let both = [s.words(&dots[row].0), s.words(&dots[8 + row].0)];
                     add_integers(s, &mut total[row], both, [scale, bias], [scales[at][row], sums[at][row]]);
@@ -438,13 +454,13 @@ impl Kernel for Plain<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let tiled = Tiled::new(self.path, self.x, self.w, self.first, self.end);
+        let mut tiled = Tiled::new(self.path, self.x, self.w, self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.pairs::<S, 1>(s, row),
                 2 => self.pairs::<S, 2>(s, row),
                 4 => self.singly::<S, 4>(s, row),
-                _ => self.eight(s, row, tiled.as_ref()),
+                _ => self.eight(s, row, tiled.as_mut()),
             }
         }
     }
@@ -452,7 +468,7 @@ impl Kernel for Plain<'_> {
 
 impl Plain<'_> {
     #[inline(always)]
-    fn eight<S: Simd>(&self, s: S, row: usize, tiled: Option<&Tiled>) {
+    fn eight<S: Simd>(&self, s: S, row: usize, tiled: Option<&mut Tiled>) {
         let Some(tiled) = tiled else { return self.singly::<S, 8>(s, row) };
         let x = Block::new(self.x, row);
         for panel in self.first..self.end {
@@ -521,13 +537,15 @@ impl Kernel for Gated<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let [gate, up] = self.w.map(|w| Tiled::new(self.path, self.x, w, self.first, self.end));
+        // No closure: it would be compiled without the path's features.
+        let mut gate = Tiled::new(self.path, self.x, self.w[0], self.first, self.end);
+        let mut up = Tiled::new(self.path, self.x, self.w[1], self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.rows::<S, 1>(s, row),
                 2 => self.rows::<S, 2>(s, row),
                 4 => self.rows::<S, 4>(s, row),
-                _ => self.eight(s, row, [gate.as_ref(), up.as_ref()]),
+                _ => self.eight(s, row, [gate.as_mut(), up.as_mut()]),
             }
         }
     }
@@ -535,7 +553,7 @@ impl Kernel for Gated<'_> {
 
 impl Gated<'_> {
     #[inline(always)]
-    fn eight<S: Simd>(&self, s: S, row: usize, tiled: [Option<&Tiled>; 2]) {
+    fn eight<S: Simd>(&self, s: S, row: usize, tiled: [Option<&mut Tiled>; 2]) {
         let [Some(gate), Some(up)] = tiled else { return self.rows::<S, 8>(s, row) };
         let x = Block::new(self.x, row);
         for panel in self.first..self.end {
