@@ -378,13 +378,23 @@ struct Tiled {
     dots: [Dots; AHEAD],
 }
 
+/// The bytes of 32 inputs of a panel: those that were spelled out from line `spelled` on, or the panel's own.
+#[inline(always)]
+fn weights<'a>(bytes: &'a [Line], w: Panel<'a>, spelled: usize, at: usize) -> &'a [Line; GROUP / 4] {
+    const LINES: usize = GROUP / 4;
+    let size = w.shape.group_size / GROUP;
+    let lines =
+        if w.shape.bits == 4 { &bytes[spelled + at * LINES..] } else { &w.quants(at / size)[at % size * LINES..] };
+    lines.first_chunk().expect("a group has as many lines")
+}
+
 /// Groups that the unit multiplies before their sums are read: it takes its time, and has several under way.
 const AHEAD: usize = 8;
 
 impl Tiled {
     /// The panels from `first` up to `end`, when the unit can multiply `x` with them and there are rows enough.
     #[inline(always)]
-    fn new(path: Path, x: &Input, w: &Packed, first: usize, end: usize) -> Option<Self> {
+    fn new<S: Simd>(s: S, path: Path, x: &Input, w: &Packed, first: usize, end: usize) -> Option<Self> {
         if !path.has_tiles() || x.rows < input::BLOCK || !matches!(x.numbers, Numbers::Int16 { .. }) {
             return None;
         }
@@ -397,33 +407,41 @@ impl Tiled {
             let groups = w.lines[first * lines..end * lines].chunks_exact(w.shape.group_lines());
             for (group, pairs) in groups.zip(pairs.chunks_exact_mut(w.shape.quants())) {
                 for (line, [low, high]) in group.iter().zip(pairs) {
-                    for lane in 0..LANES {
-                        low.0[lane] = line.0[lane] & 0x0f0f_0f0f;
-                        high.0[lane] = (line.0[lane] >> 4) & 0x0f0f_0f0f;
-                    }
+                    let word = s.words(&line.0);
+                    s.store_words(s.low_nibbles(word), &mut low.0);
+                    s.store_words(s.high_nibbles(word), &mut high.0);
                 }
             }
         }
         Some(Self { tiles: Tiles::start()?, bytes, first, dots: [Dots::ZERO; AHEAD] })
     }
 
+    /// Multiplies some groups, from group `from` on; `spelled` is where their panel's bytes begin.
+    #[inline(always)]
+    fn multiply(&mut self, w: Panel<'_>, spelled: usize, x: &[[[Eight; 8]; 2]], from: usize) {
+        let (fours, rest) = x.as_chunks::<4>();
+        let (outs, _) = self.dots.as_chunks_mut::<4>();
+        for (four, (x, out)) in fours.iter().zip(outs).enumerate() {
+            let at = from + 4 * four;
+            let w = [0, 1, 2, 3].map(|i| weights(&self.bytes, w, spelled, at + i));
+            self.tiles.dots4(x, w, out);
+        }
+        for (i, x) in rest.iter().enumerate() {
+            let at = 4 * fours.len() + i;
+            self.tiles.dots(x, weights(&self.bytes, w, spelled, from + at), &mut self.dots[at]);
+        }
+    }
+
     /// Eight rows times a panel.
     #[inline(always)]
     fn panel<S: Simd>(&mut self, s: S, w: Panel<'_>, number: usize, x: Block<'_, 8>) -> [S::F; 8] {
-        const LINES: usize = GROUP / 4;
         let mut total = [s.splat(0.0); 8];
         let Block::Int16 { bytes, scales, sums } = x else { return total };
         let size = w.shape.group_size / GROUP;
-        let from = if w.shape.bits == 4 { (number - self.first) * w.shape.inputs / 4 } else { 0 };
-        let spelled = &self.bytes[from..];
+        let spelled = if w.shape.bits == 4 { (number - self.first) * w.shape.inputs / 4 } else { 0 };
         for from in (0..bytes.len()).step_by(AHEAD) {
             let count = AHEAD.min(bytes.len() - from);
-            for at in from..from + count {
-                let lines =
-                    if w.shape.bits == 4 { &spelled[at * LINES..] } else { &w.quants(at / size)[at % size * LINES..] };
-                let Some(lines) = lines.first_chunk() else { return total };
-                self.tiles.dots(&bytes[at], lines, &mut self.dots[at - from]);
-            }
+            self.multiply(w, spelled, &bytes[from..from + count], from);
             for at in from..from + count {
                 w.prefetch(s, at / size);
                 let (_, scale, bias) = w.group(s, at / size);
@@ -454,7 +472,7 @@ impl Kernel for Plain<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let mut tiled = Tiled::new(self.path, self.x, self.w, self.first, self.end);
+        let mut tiled = Tiled::new(s, self.path, self.x, self.w, self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.pairs::<S, 1>(s, row),
@@ -538,8 +556,8 @@ impl Kernel for Gated<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         // No closure: it would be compiled without the path's features.
-        let mut gate = Tiled::new(self.path, self.x, self.w[0], self.first, self.end);
-        let mut up = Tiled::new(self.path, self.x, self.w[1], self.first, self.end);
+        let mut gate = Tiled::new(s, self.path, self.x, self.w[0], self.first, self.end);
+        let mut up = Tiled::new(s, self.path, self.x, self.w[1], self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.rows::<S, 1>(s, row),

@@ -42,13 +42,18 @@ mod unit {
     #[repr(C, align(64))]
     struct Config([u8; 64]);
 
-    /// Register 0: sixteen rows of sums; 1: sixteen rows of 32 bytes, activations; 2: eight rows of 64 bytes, weights.
+    /// Registers 0, 3, 6, 7: sixteen rows of sums; 1, 4: sixteen rows of 32 bytes, activations; 2, 5: eight rows of 64 bytes,
+    /// weights.
     static CONFIG: Config = {
+        let (widths, rows) = ([64, 32, 64, 64, 32, 64, 64, 64], [16, 16, 8, 16, 16, 8, 16, 16]);
         let mut config = [0; 64];
         config[0] = 1;
-        (config[16], config[48]) = (64, 16);
-        (config[18], config[49]) = (32, 16);
-        (config[20], config[50]) = (64, 8);
+        let mut register = 0;
+        while register < 8 {
+            config[16 + 2 * register] = widths[register];
+            config[48 + register] = rows[register];
+            register += 1;
+        }
         Config(config)
     };
 
@@ -90,6 +95,53 @@ mod unit {
                 );
             }
         }
+
+        /// The same for four groups: in registers of their own, since one group's product takes as long as four's.
+        #[inline(always)]
+        pub(crate) fn dots4(&self, x: &[[[Eight; 8]; 2]; 4], w: [&[Line; 8]; 4], out: &mut [Dots; 4]) {
+            // SAFETY: as above; four groups' activations lie one behind the other, and so do their results.
+            unsafe {
+                asm!(
+                    "tilezero tmm0",
+                    "tileloadd tmm1, [{x} + {row}*1]",
+                    "tileloadd tmm2, [{w0} + {line}*1]",
+                    "tdpbsud tmm0, tmm1, tmm2",
+                    "tilezero tmm3",
+                    "tileloadd tmm4, [{x} + {row}*1 + 512]",
+                    "tileloadd tmm5, [{w1} + {line}*1]",
+                    "tdpbsud tmm3, tmm4, tmm5",
+                    "tilezero tmm6",
+                    "tileloadd tmm1, [{x} + {row}*1 + 1024]",
+                    "tileloadd tmm2, [{w2} + {line}*1]",
+                    "tdpbsud tmm6, tmm1, tmm2",
+                    "tilezero tmm7",
+                    "tileloadd tmm4, [{x} + {row}*1 + 1536]",
+                    "tileloadd tmm5, [{w3} + {line}*1]",
+                    "tdpbsud tmm7, tmm4, tmm5",
+                    "tilestored [{out} + {line}*1], tmm0",
+                    "tilestored [{out} + {line}*1 + 1024], tmm3",
+                    "tilestored [{out} + {line}*1 + 2048], tmm6",
+                    "tilestored [{out} + {line}*1 + 3072], tmm7",
+                    x = in(reg) std::ptr::from_ref(x),
+                    w0 = in(reg) std::ptr::from_ref(w[0]),
+                    w1 = in(reg) std::ptr::from_ref(w[1]),
+                    w2 = in(reg) std::ptr::from_ref(w[2]),
+                    w3 = in(reg) std::ptr::from_ref(w[3]),
+                    out = in(reg) std::ptr::from_mut(out),
+                    row = in(reg) 32usize,
+                    line = in(reg) 64usize,
+                    out("tmm0") _,
+                    out("tmm1") _,
+                    out("tmm2") _,
+                    out("tmm3") _,
+                    out("tmm4") _,
+                    out("tmm5") _,
+                    out("tmm6") _,
+                    out("tmm7") _,
+                    options(nostack),
+                );
+            }
+        }
     }
 
     impl Drop for Tiles {
@@ -120,6 +172,10 @@ mod unit {
         }
 
         pub(crate) fn dots(&self, _: &[[Eight; 8]; 2], _: &[Line; 8], _: &mut Dots) {
+            match *self {}
+        }
+
+        pub(crate) fn dots4(&self, _: &[[[Eight; 8]; 2]; 4], _: [&[Line; 8]; 4], _: &mut [Dots; 4]) {
             match *self {}
         }
     }

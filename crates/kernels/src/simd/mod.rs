@@ -168,6 +168,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn load_bf16(self, from: &[u16; LANES]) -> Self::F;
 
     fn words(self, from: &[u32; LANES]) -> Self::I;
+    /// The words, as memory holds them.
+    fn store_words(self, x: Self::I, to: &mut [u32; LANES]);
     fn zero(self) -> Self::I;
     /// The four bits from bit `AT` of each word on, as a number.
     fn nibble<const AT: u32>(self, x: Self::I) -> Self::F;
