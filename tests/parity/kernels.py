@@ -23,7 +23,7 @@ from prompts import PROMPTS
 
 mx.set_default_device(mx.cpu)
 
-TOKENS, WINDOW = 4096, 512
+TOKENS, WINDOW = 4096, 256
 GENERATED = 64
 # Logits of the two kinds of kernels differ by rounding alone: a choice that is clearer than this must be the same.
 MARGIN = 1e-3
