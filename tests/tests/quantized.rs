@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use annulus_engine::checkpoint::{Checkpoint, TensorData};
-use annulus_engine::load::{LoadOptions, WeightForm, load};
+use annulus_engine::load::{ActivationForm, LoadOptions, WeightForm, load};
 use annulus_tests::gguf::{Gguf, Kind, llama_of};
 use annulus_tests::tiny::{self, Tensor};
 use serde_json::Value;
@@ -13,7 +13,10 @@ use tempfile::TempDir;
 const TOKENS: [u32; 12] = [72, 101, 108, 108, 111, 44, 32, 119, 111, 114, 108, 100];
 
 fn logits(model: &Path, weights: WeightForm) -> Vec<f32> {
-    let options = LoadOptions { model: Some(model.display().to_string()), weights, ..LoadOptions::default() };
+    // Activations as they are: what is compared is the weights.
+    let activations = ActivationForm::F32;
+    let options =
+        LoadOptions { model: Some(model.display().to_string()), weights, activations, ..LoadOptions::default() };
     let mut loaded = load(&options).unwrap_or_else(|error| panic!("{error}"));
     loaded.session.all_logits(&TOKENS, &[TOKENS.len()]).unwrap()
 }
