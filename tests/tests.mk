@@ -44,6 +44,11 @@ parity: build ## compare with mlx-lm, transformers and llama.cpp: logits to the 
 	$(ENV) tests/parity/published/run.sh "$$(scripts/venv.sh tests/parity/requirements.txt)"
 	$(ENV) $(MAKE) --no-print-directory parity-plan PYTHON="$$(scripts/venv.sh tests/parity/requirements.txt)"
 
+.PHONY: accuracy-cpu
+accuracy-cpu: build ## our CPU kernels beside MLX's on the default model: rounded activations, greedy tokens (minutes)
+	model=$$(scripts/default-model.sh); $(ENV) "$$(scripts/venv.sh tests/parity/requirements.txt)" tests/parity/kernels.py \
+	    $(BINARY) "$$model" "$${model%/models/*}/parity"
+
 .PHONY: bench
 bench: build ## measure beside mlx-lm and llama.cpp (ROUNDS=5)
 	$(ENV) tests/bench/run.sh $(or $(ROUNDS),5)

@@ -50,7 +50,8 @@ pub enum ActivationForm {
 /// In which form quantized weights are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WeightForm {
-    /// As packed; where the CPU's kernels are MLX's, too.
+    /// In the layout of this project's kernels where those are used and know the matrix; else as packed, or spelled out
+    /// where that is faster and there is memory for it.
     #[default]
     Auto,
     /// As the checkpoint packs them.
@@ -189,9 +190,18 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
             "MLX has no groups of 16, so Q6_K tensors were requantized to 8 bits in groups of 32"
         );
     }
+    if panels.is_some() {
+        checkpoint.release();
+    }
     let arrangement = options.kv.arrange(&model.facts().cache).map_err(|error| error.to_string())?;
     let context_length = context_length(options, model.facts().context)?;
     let mut details = details(&checkpoint, backend, dtype, representation);
+    if let Some(activations) = panels {
+        // Matrices that the kernels do not know stay in the other form.
+        let form = format!("{activations:?}").to_lowercase();
+        details.insert("weights".to_owned(), format!("panels, else {}", details["weights"]));
+        details.insert("activations".to_owned(), form);
+    }
     details.insert("kv_cache".to_owned(), kv_words(options.kv, arrangement.format));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let chunk = ChunkSize::new(backend, models::multiplied(&checkpoint), cores);
@@ -249,7 +259,8 @@ fn stored_dtype(checkpoint: &Checkpoint) -> Dtype {
     }
 }
 
-/// On the CPU, products with dense float32 weights run several times as fast as MLX's quantized ones.
+/// For what is not kept in panels. On the CPU, products with dense float32 weights run several times as fast as MLX's
+/// quantized ones.
 fn representation(options: &LoadOptions, backend: Backend, checkpoint: &Checkpoint) -> Representation {
     match options.weights {
         WeightForm::Packed => Representation::Packed,

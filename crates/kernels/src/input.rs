@@ -41,12 +41,17 @@ pub struct Input {
 pub(crate) enum Numbers {
     F32(Vec<f32>),
     Int16 {
-        /// Four neighbours of a row in a word: the upper bytes of a block's rows, then their lower bytes.
-        quads: Vec<i32>,
+        /// For each group of each block, the upper bytes of its rows, then their lower ones.
+        bytes: Vec<Eight>,
         /// As `sums`.
         scales: Vec<f32>,
     },
 }
+
+/// The bytes of a group, four neighbours in a word.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(32))]
+pub(crate) struct Eight(pub(crate) [i32; 8]);
 
 /// The first row of each block and its number of rows.
 pub(crate) fn blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -77,14 +82,14 @@ impl Input {
                 Numbers::F32(numbers)
             }
             Activations::Int16 => {
-                let mut quads = vec![0; x.len() / 2];
+                let mut bytes = vec![Eight([0; 8]); 2 * sums.len()];
                 // Scales and sums of a block lie together until all are there.
                 let mut both = vec![[0.0; 2]; sums.len()];
-                each_block(x, width, &mut quads, &mut both, GROUP / 2, |x, first, count, quads, both| {
-                    simd::run(path, Quantize { x, width, first, count, quads, both });
+                each_block(x, width, &mut bytes, &mut both, 2, |x, first, count, bytes, both| {
+                    simd::run(path, Quantize { x, width, first, count, bytes, both });
                 });
                 sums.iter_mut().zip(&both).for_each(|(sum, both)| *sum = both[1]);
-                Numbers::Int16 { quads, scales: both.iter().map(|both| both[0]).collect() }
+                Numbers::Int16 { bytes, scales: both.iter().map(|both| both[0]).collect() }
             }
         };
         Some(Self { rows, width, numbers, sums })
@@ -154,7 +159,7 @@ struct Quantize<'a> {
     width: usize,
     first: usize,
     count: usize,
-    quads: &'a mut [i32],
+    bytes: &'a mut [Eight],
     both: &'a mut [[f32; 2]],
 }
 
@@ -163,35 +168,31 @@ impl Kernel for Quantize<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { x, width, first, count, quads, both } = self;
+        let Self { x, width, first, count, bytes, both } = self;
         for row in 0..count {
             let x = &x[(first + row) * width..][..width];
             for (group, x) in x.as_chunks::<GROUP>().0.iter().enumerate() {
-                let (scale, sum, integers) = quantize(s, x);
+                let (scale, sum, planes) = quantize(s, x);
                 both[group * count + row] = [scale, sum];
-                let to = &mut quads[group * GROUP / 2 * count..][..GROUP / 2 * count];
-                for (four, to) in integers.as_chunks::<4>().0.iter().zip(to.chunks_exact_mut(2 * count)) {
-                    let upper = four.map(|q| (q + 128) >> 8);
-                    let lower: [i32; 4] = std::array::from_fn(|i| four[i] - (upper[i] << 8));
-                    (to[row], to[count + row]) = (word(upper), word(lower));
+                // No closures: they would be compiled without the path's features.
+                for plane in 0..2 {
+                    let words = planes[plane].as_chunks::<4>().0;
+                    let Eight(eight) = &mut bytes[(2 * group + plane) * count + row];
+                    for quad in 0..8 {
+                        eight[quad] = i32::from_le_bytes(words[quad]);
+                    }
                 }
             }
         }
     }
 }
 
-/// Four signed bytes in a word.
-#[inline(always)]
-fn word(bytes: [i32; 4]) -> i32 {
-    (bytes[0] & 255) | (bytes[1] & 255) << 8 | (bytes[2] & 255) << 16 | bytes[3] << 24
-}
-
 /// The greatest integer whose upper byte is 127.
 const MOST: f32 = 32_639.0;
 
-/// A group as integers: their scale, their sum times the scale, and the integers.
+/// A group as integers: their scale, their sum times the scale, and their upper and lower bytes.
 #[inline(always)]
-fn quantize<S: Simd>(s: S, x: &[f32; GROUP]) -> (f32, f32, [i32; GROUP]) {
+fn quantize<S: Simd>(s: S, x: &[f32; GROUP]) -> (f32, f32, [[u8; GROUP]; 2]) {
     let (halves, _) = x.as_chunks::<LANES>();
     let [a, b] = [s.load(&halves[0]), s.load(&halves[1])];
     let zero = s.splat(0.0);
@@ -202,11 +203,13 @@ fn quantize<S: Simd>(s: S, x: &[f32; GROUP]) -> (f32, f32, [i32; GROUP]) {
     let (low, high) = (s.splat(-MOST), s.splat(MOST));
     let a = s.min(s.max(s.round(s.mul(a, inverse)), low), high);
     let b = s.min(s.max(s.round(s.mul(b, inverse)), low), high);
-    let mut integers = [0; GROUP];
-    let (halves, _) = integers.as_chunks_mut::<LANES>();
-    halves[0] = s.integers(a);
-    halves[1] = s.integers(b);
-    (scale, scale * s.sum(s.add(a, b)), integers)
+    let mut planes = [[0; GROUP]; 2];
+    let halves = [s.split(a), s.split(b)];
+    for plane in 0..2 {
+        planes[plane][..LANES].copy_from_slice(&halves[0][plane]);
+        planes[plane][LANES..].copy_from_slice(&halves[1][plane]);
+    }
+    (scale, scale * s.sum(s.add(a, b)), planes)
 }
 
 #[cfg(test)]
@@ -237,7 +240,7 @@ mod tests {
             let x: Vec<f32> = (0..rows * width).map(number).collect();
             for path in Path::available() {
                 let input = Input::new(path, &x, width, Activations::Int16).unwrap();
-                let Numbers::Int16 { quads, scales } = &input.numbers else { unreachable!() };
+                let Numbers::Int16 { bytes, scales } = &input.numbers else { unreachable!() };
                 for (first, count) in blocks(rows) {
                     for (row, group) in (0..count).flat_map(|row| (0..groups).map(move |group| (row, group))) {
                         let at = first * groups + group * count + row;
@@ -246,8 +249,8 @@ mod tests {
                         prop_assert!((scales[at] * 32_639.0 - largest).abs() <= largest * 1e-6);
                         let mut sum = 0.0;
                         for (i, x) in x.iter().enumerate() {
-                            let pair = (first * groups + group * count) * 16 + i / 4 * 2 * count;
-                            let [upper, lower] = [0, count].map(|plane| quads[pair + plane + row].to_le_bytes()[i % 4] as i8);
+                            let pair = 2 * (first * groups + group * count) + row;
+                            let [upper, lower] = [0, count].map(|plane| bytes[pair + plane].0[i / 4].to_le_bytes()[i % 4] as i8);
                             let q = 256 * i32::from(upper) + i32::from(lower);
                             // Dividing in float32 is off by a last bit or two of 24, a step is one of 15.
                             prop_assert!((f64::from(scales[at]) * f64::from(q) - f64::from(*x)).abs() <= f64::from(scales[at]) * 0.51);

@@ -37,3 +37,4 @@ pub mod rope;
 pub mod sample;
 pub mod sgemm;
 pub mod simd;
+mod tiles;

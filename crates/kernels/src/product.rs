@@ -5,10 +5,13 @@
 //! out is shared. Integers of a group are summed before their scale is applied, and the bias meets the sum of the
 //! activations, so no weight is ever spelled out.
 
-use crate::input::{GROUP, Input, Numbers, blocks};
+use std::cell::RefCell;
+
+use crate::input::{self, Eight, GROUP, Input, Numbers, blocks};
 use crate::packed::{Line, Packed, ScaleType, Shape};
 use crate::pool::{self, Parts};
 use crate::simd::{self, Kernel, LANES, Path, Simd};
+use crate::tiles::{Dots, Tiles};
 
 /// What happens to a product before it is stored.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +80,7 @@ pub fn product(path: Path, x: &Input, w: &Packed, finish: Finish<'_>, out: &mut 
     assert!(finish.bias().is_none_or(|bias| bias.len() == w.outputs()), "one bias an output");
     assert!(finish.residual().is_none_or(|residual| residual.len() == out.len()), "a residual has the result's shape");
     let out = Parts::new(out);
-    each_piece(w.shape, |first, end| simd::run(path, Plain { x, w, finish, out: &out, first, end }));
+    each_piece(w.shape, |first, end| simd::run(path, Plain { path, x, w, finish, out: &out, first, end }));
 }
 
 /// `out = gate(x * transpose(g) + g_bias) * (x * transpose(u) + u_bias)`: the first half of a gated unit.
@@ -88,7 +91,7 @@ pub fn gated(path: Path, x: &Input, w: [&Packed; 2], bias: [Option<&[f32]>; 2], 
     w.iter().for_each(|w| check(x, w, out));
     assert!(bias.iter().flatten().all(|bias| bias.len() == w[0].outputs()), "one bias an output");
     let out = Parts::new(out);
-    each_piece(w[0].shape, |first, end| simd::run(path, Gated { x, w, bias, gate, out: &out, first, end }));
+    each_piece(w[0].shape, |first, end| simd::run(path, Gated { path, x, w, bias, gate, out: &out, first, end }));
 }
 
 fn check(x: &Input, w: &Packed, out: &[f32]) {
@@ -120,6 +123,12 @@ impl<'a> Panel<'a> {
     fn new(w: &'a Packed, panel: usize, cold: bool) -> Self {
         let lines = w.shape.panel_lines();
         Self { lines: &w.lines[panel * lines..][..lines], shape: w.shape, cold }
+    }
+
+    /// The integers of a group.
+    #[inline(always)]
+    fn quants(&self, group: usize) -> &'a [Line] {
+        &self.lines[group * self.shape.group_lines()..][..self.shape.quants()]
     }
 
     /// The integers of a group, and its scales and biases.
@@ -169,7 +178,7 @@ fn as_floats(line: &Line) -> &[f32; LANES] {
 #[derive(Clone, Copy)]
 enum Block<'a, const R: usize> {
     F32 { numbers: &'a [[f32; R]], sums: &'a [[f32; R]] },
-    Int16 { quads: &'a [[[i32; R]; 2]], scales: &'a [[f32; R]], sums: &'a [[f32; R]] },
+    Int16 { bytes: &'a [[[Eight; R]; 2]], scales: &'a [[f32; R]], sums: &'a [[f32; R]] },
 }
 
 impl<'a, const R: usize> Block<'a, R> {
@@ -182,9 +191,9 @@ impl<'a, const R: usize> Block<'a, R> {
             Numbers::F32(numbers) => {
                 Self::F32 { numbers: numbers[first * x.width..][..R * x.width].as_chunks().0, sums }
             }
-            Numbers::Int16 { quads, scales } => {
-                let quads = quads[first * x.width / 2..][..R * x.width / 2].as_chunks().0.as_chunks().0;
-                Self::Int16 { quads, scales: of_groups(scales), sums }
+            Numbers::Int16 { bytes, scales } => {
+                let bytes = bytes[2 * first * groups..][..2 * R * groups].as_chunks().0.as_chunks().0;
+                Self::Int16 { bytes, scales: of_groups(scales), sums }
             }
         }
     }
@@ -196,14 +205,14 @@ fn panels<S: Simd, const P: usize, const R: usize>(s: S, w: [Panel<'_>; P], x: B
     match x {
         Block::F32 { numbers, sums } if w[0].shape.bits == 4 => nibbles(s, w, numbers, sums),
         Block::F32 { numbers, sums } => bytes(s, w, numbers, sums),
-        Block::Int16 { quads, scales, sums } => {
+        Block::Int16 { bytes, scales, sums } => {
             // No closures around vectors: they would be compiled without the path's features.
             let mut y = [[s.splat(0.0); R]; P];
             for p in 0..P {
                 y[p] = if w[p].shape.bits == 4 {
-                    integers::<S, R, true>(s, w[p], quads, scales, sums)
+                    integers::<S, R, true>(s, w[p], bytes, scales, sums)
                 } else {
-                    integers::<S, R, false>(s, w[p], quads, scales, sums)
+                    integers::<S, R, false>(s, w[p], bytes, scales, sums)
                 };
             }
             y
@@ -296,7 +305,7 @@ fn bytes<S: Simd, const P: usize, const R: usize>(
 fn integers<S: Simd, const R: usize, const NIBBLES: bool>(
     s: S,
     w: Panel<'_>,
-    quads: &[[[i32; R]; 2]],
+    bytes: &[[[Eight; R]; 2]],
     scales: &[[f32; R]],
     sums: &[[f32; R]],
 ) -> [S::F; R] {
@@ -304,44 +313,152 @@ fn integers<S: Simd, const R: usize, const NIBBLES: bool>(
     let size = w.shape.group_size / GROUP;
     let lines = if NIBBLES { QUADS / 2 } else { QUADS };
     let mut total = [s.splat(0.0); R];
-    let (quads, _) = quads.as_chunks::<QUADS>();
-    let groups = quads.chunks_exact(size).zip(scales.chunks_exact(size)).zip(sums.chunks_exact(size));
-    for (group, ((quads, scales), sums)) in groups.enumerate() {
+    let groups = bytes.chunks_exact(size).zip(scales.chunks_exact(size)).zip(sums.chunks_exact(size));
+    for (group, ((bytes, scales), sums)) in groups.enumerate() {
         w.prefetch(s, group);
         let (quants, scale, bias) = w.group(s, group);
-        for (((lines, quads), scales), sums) in quants.chunks_exact(lines).zip(quads).zip(scales).zip(sums) {
+        for (((lines, [x, y]), scales), sums) in quants.chunks_exact(lines).zip(bytes).zip(scales).zip(sums) {
             let (mut upper, mut lower) = ([s.zero(); R], [s.zero(); R]);
             for (at, line) in lines.iter().enumerate() {
                 let word = s.words(&line.0);
                 if NIBBLES {
                     let halves = [s.low_nibbles(word), s.high_nibbles(word)];
                     for half in 0..2 {
-                        let quad = &quads[2 * at + half];
                         for row in 0..R {
-                            upper[row] = s.dot_nibbles(upper[row], halves[half], quad[0][row]);
-                            lower[row] = s.dot_nibbles(lower[row], halves[half], quad[1][row]);
+                            upper[row] = s.dot_nibbles(upper[row], halves[half], x[row].0[2 * at + half]);
+                            lower[row] = s.dot_nibbles(lower[row], halves[half], y[row].0[2 * at + half]);
                         }
                     }
                 } else {
                     for row in 0..R {
-                        upper[row] = s.dot_bytes(upper[row], word, quads[at][0][row]);
-                        lower[row] = s.dot_bytes(lower[row], word, quads[at][1][row]);
+                        upper[row] = s.dot_bytes(upper[row], word, x[row].0[at]);
+                        lower[row] = s.dot_bytes(lower[row], word, y[row].0[at]);
                     }
                 }
             }
             for row in 0..R {
-                // At most 32 * 255 * 32,639, which an integer of 32 bits holds.
-                let dot = s.to_float(s.join(upper[row], lower[row]));
-                total[row] = s.mul_add(dot, s.mul(scale, s.splat(scales[row])), total[row]);
-                total[row] = s.mul_add(bias, s.splat(sums[row]), total[row]);
+                add_integers(s, &mut total[row], [upper[row], lower[row]], [scale, bias], [scales[row], sums[row]]);
             }
         }
     }
     total
 }
 
+/// Adds what a group's integers come to. They are at most 32 * 255 * 32,639, which 32 bits hold.
+#[inline(always)]
+fn add_integers<S: Simd>(
+    s: S,
+    total: &mut S::F,
+    [upper, lower]: [S::I; 2],
+    [scale, bias]: [S::F; 2],
+    [x_scale, x_sum]: [f32; 2],
+) {
+    let dot = s.to_float(s.join(upper, lower));
+    *total = s.mul_add(dot, s.mul(scale, s.splat(x_scale)), *total);
+    *total = s.mul_add(bias, s.splat(x_sum), *total);
+}
+
+thread_local! {
+    /// Memory of earlier [`Tiled`]s: fresh memory would cost a page fault for every 64 lines.
+    static SCRATCH: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for Tiled {
+    fn drop(&mut self) {
+        SCRATCH.with_borrow_mut(|scratch| scratch.push(std::mem::take(&mut self.bytes)));
+    }
+}
+
+/// Some panels of a matrix in the form in which the matrix unit takes them, and the unit, set up for this thread.
+struct Tiled {
+    tiles: Tiles,
+    /// Of a matrix of four bits: one integer a byte, panel after panel.
+    bytes: Vec<Line>,
+    first: usize,
+    dots: [Dots; AHEAD],
+}
+
+/// The bytes of 32 inputs of a panel: those that were spelled out from line `spelled` on, or the panel's own.
+#[inline(always)]
+fn weights<'a>(bytes: &'a [Line], w: Panel<'a>, spelled: usize, at: usize) -> &'a [Line; GROUP / 4] {
+    const LINES: usize = GROUP / 4;
+    let size = w.shape.group_size / GROUP;
+    let lines =
+        if w.shape.bits == 4 { &bytes[spelled + at * LINES..] } else { &w.quants(at / size)[at % size * LINES..] };
+    lines.first_chunk().expect("a group has as many lines")
+}
+
+/// Groups that the unit multiplies before their sums are read: it takes its time, and has several under way.
+const AHEAD: usize = 8;
+
+impl Tiled {
+    /// The panels from `first` up to `end`, when the unit can multiply `x` with them and there are rows enough.
+    #[inline(always)]
+    fn new<S: Simd>(s: S, path: Path, x: &Input, w: &Packed, first: usize, end: usize) -> Option<Self> {
+        if !path.has_tiles() || x.rows < input::BLOCK || !matches!(x.numbers, Numbers::Int16 { .. }) {
+            return None;
+        }
+        let mut bytes = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+        if w.shape.bits == 4 {
+            let count = (end - first) * w.shape.inputs / 4;
+            bytes.resize(count.max(bytes.len()), Line([0; LANES]));
+            let (pairs, _) = bytes[..count].as_chunks_mut::<2>();
+            let lines = w.shape.panel_lines();
+            let groups = w.lines[first * lines..end * lines].chunks_exact(w.shape.group_lines());
+            for (group, pairs) in groups.zip(pairs.chunks_exact_mut(w.shape.quants())) {
+                for (line, [low, high]) in group.iter().zip(pairs) {
+                    let word = s.words(&line.0);
+                    s.store_words(s.low_nibbles(word), &mut low.0);
+                    s.store_words(s.high_nibbles(word), &mut high.0);
+                }
+            }
+        }
+        Some(Self { tiles: Tiles::start()?, bytes, first, dots: [Dots::ZERO; AHEAD] })
+    }
+
+    /// Multiplies some groups, from group `from` on; `spelled` is where their panel's bytes begin.
+    #[inline(always)]
+    fn multiply(&mut self, w: Panel<'_>, spelled: usize, x: &[[[Eight; 8]; 2]], from: usize) {
+        let (fours, rest) = x.as_chunks::<4>();
+        let (outs, _) = self.dots.as_chunks_mut::<4>();
+        for (four, (x, out)) in fours.iter().zip(outs).enumerate() {
+            let at = from + 4 * four;
+            let w = [0, 1, 2, 3].map(|i| weights(&self.bytes, w, spelled, at + i));
+            self.tiles.dots4(x, w, out);
+        }
+        for (i, x) in rest.iter().enumerate() {
+            let at = 4 * fours.len() + i;
+            self.tiles.dots(x, weights(&self.bytes, w, spelled, from + at), &mut self.dots[at]);
+        }
+    }
+
+    /// Eight rows times a panel.
+    #[inline(always)]
+    fn panel<S: Simd>(&mut self, s: S, w: Panel<'_>, number: usize, x: Block<'_, 8>) -> [S::F; 8] {
+        let mut total = [s.splat(0.0); 8];
+        let Block::Int16 { bytes, scales, sums } = x else { return total };
+        let size = w.shape.group_size / GROUP;
+        let spelled = if w.shape.bits == 4 { (number - self.first) * w.shape.inputs / 4 } else { 0 };
+        for from in (0..bytes.len()).step_by(AHEAD) {
+            let count = AHEAD.min(bytes.len() - from);
+            self.multiply(w, spelled, &bytes[from..from + count], from);
+            for at in from..from + count {
+                w.prefetch(s, at / size);
+                let (_, scale, bias) = w.group(s, at / size);
+                let dots = &self.dots[at - from].0;
+                for row in 0..8 {
+                    let both = [s.words(&dots[row].0), s.words(&dots[8 + row].0)];
+                    add_integers(s, &mut total[row], both, [scale, bias], [scales[at][row], sums[at][row]]);
+                }
+            }
+        }
+        total
+    }
+}
+
 /// A block's rows times some panels of one matrix.
 struct Plain<'a> {
+    path: Path,
     x: &'a Input,
     w: &'a Packed,
     finish: Finish<'a>,
@@ -355,18 +472,29 @@ impl Kernel for Plain<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
+        let mut tiled = Tiled::new(s, self.path, self.x, self.w, self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.pairs::<S, 1>(s, row),
                 2 => self.pairs::<S, 2>(s, row),
                 4 => self.singly::<S, 4>(s, row),
-                _ => self.singly::<S, 8>(s, row),
+                _ => self.eight(s, row, tiled.as_mut()),
             }
         }
     }
 }
 
 impl Plain<'_> {
+    #[inline(always)]
+    fn eight<S: Simd>(&self, s: S, row: usize, tiled: Option<&mut Tiled>) {
+        let Some(tiled) = tiled else { return self.singly::<S, 8>(s, row) };
+        let x = Block::new(self.x, row);
+        for panel in self.first..self.end {
+            let y = tiled.panel(s, Panel::new(self.w, panel, row == 0), panel, x);
+            self.store(s, row, panel, y);
+        }
+    }
+
     #[inline(always)]
     fn singly<S: Simd, const R: usize>(&self, s: S, row: usize) {
         let x = Block::<R>::new(self.x, row);
@@ -412,6 +540,7 @@ impl Plain<'_> {
 
 /// A block's rows times some panels of two matrices, one of which gates the other.
 struct Gated<'a> {
+    path: Path,
     x: &'a Input,
     w: [&'a Packed; 2],
     bias: [Option<&'a [f32]>; 2],
@@ -426,12 +555,15 @@ impl Kernel for Gated<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
+        // No closure: it would be compiled without the path's features.
+        let mut gate = Tiled::new(s, self.path, self.x, self.w[0], self.first, self.end);
+        let mut up = Tiled::new(s, self.path, self.x, self.w[1], self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.rows::<S, 1>(s, row),
                 2 => self.rows::<S, 2>(s, row),
                 4 => self.rows::<S, 4>(s, row),
-                _ => self.rows::<S, 8>(s, row),
+                _ => self.eight(s, row, [gate.as_mut(), up.as_mut()]),
             }
         }
     }
@@ -439,26 +571,41 @@ impl Kernel for Gated<'_> {
 
 impl Gated<'_> {
     #[inline(always)]
+    fn eight<S: Simd>(&self, s: S, row: usize, tiled: [Option<&mut Tiled>; 2]) {
+        let [Some(gate), Some(up)] = tiled else { return self.rows::<S, 8>(s, row) };
+        let x = Block::new(self.x, row);
+        for panel in self.first..self.end {
+            let w = [Panel::new(self.w[0], panel, row == 0), Panel::new(self.w[1], panel, row == 0)];
+            self.store(s, row, panel, [gate.panel(s, w[0], panel, x), up.panel(s, w[1], panel, x)]);
+        }
+    }
+
+    #[inline(always)]
     fn rows<S: Simd, const R: usize>(&self, s: S, row: usize) {
         let x = Block::<R>::new(self.x, row);
         let alike =
             self.w[0].shape.bits == self.w[1].shape.bits && self.w[0].shape.group_size == self.w[1].shape.group_size;
         for panel in self.first..self.end {
             let w = [Panel::new(self.w[0], panel, row == 0), Panel::new(self.w[1], panel, row == 0)];
-            let mut both =
+            let both =
                 if alike && R < 4 { panels(s, w, x) } else { [panels(s, [w[0]], x)[0], panels(s, [w[1]], x)[0]] };
-            for i in 0..2 {
-                if let Some(bias) = self.bias[i] {
-                    let bias = load_lanes(s, &bias[panel * LANES..]);
-                    for r in 0..R {
-                        both[i][r] = s.add(both[i][r], bias);
-                    }
+            self.store(s, row, panel, both);
+        }
+    }
+
+    #[inline(always)]
+    fn store<S: Simd, const R: usize>(&self, s: S, row: usize, panel: usize, mut both: [[S::F; R]; 2]) {
+        for i in 0..2 {
+            if let Some(bias) = self.bias[i] {
+                let bias = load_lanes(s, &bias[panel * LANES..]);
+                for r in 0..R {
+                    both[i][r] = s.add(both[i][r], bias);
                 }
             }
-            for r in 0..R {
-                let y = s.mul(self.gate.apply(s, both[0][r]), both[1][r]);
-                store_lanes(s, y, self.out, self.w[0].shape.outputs, row + r, panel);
-            }
+        }
+        for r in 0..R {
+            let y = s.mul(self.gate.apply(s, both[0][r]), both[1][r]);
+            store_lanes(s, y, self.out, self.w[0].shape.outputs, row + r, panel);
         }
     }
 }

@@ -140,6 +140,11 @@ impl Checkpoint {
         self.files().map(|file| file.bytes().len()).sum()
     }
 
+    /// Lets go of the memory behind all files: what is still used of them is read anew.
+    pub fn release(&self) {
+        self.files().for_each(|file| file.release(file.bytes()));
+    }
+
     fn files(&self) -> impl Iterator<Item = &MappedFile> {
         let files = match &self.store {
             Store::Folder(weights) => weights.files(),

@@ -160,6 +160,14 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn store_words(self, x: Self::I, to: &mut [u32; LANES]) {
+        let (halves, _) = to.as_chunks_mut::<8>();
+        for i in 0..2 {
+            simd!(_mm256_storeu_si256(halves[i].as_mut_ptr().cast(), x[i]));
+        }
+    }
+
+    #[inline(always)]
     fn zero(self) -> Self::I {
         [simd!(_mm256_setzero_si256()); 2]
     }
@@ -214,11 +222,15 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn integers(self, x: Self::F) -> [i32; LANES] {
-        let mut out = [0; LANES];
-        let (halves, _) = out.as_chunks_mut::<8>();
+    fn split(self, x: Self::F) -> [[u8; LANES]; 2] {
+        let mut q = [0i32; LANES];
+        let (halves, _) = q.as_chunks_mut::<8>();
         for i in 0..2 {
             simd!(_mm256_storeu_si256(halves[i].as_mut_ptr().cast(), _mm256_cvtps_epi32(x[i])));
+        }
+        let mut out = [[0; LANES]; 2];
+        for i in 0..LANES {
+            (out[0][i], out[1][i]) = (((q[i] + 128) >> 8) as u8, q[i] as u8);
         }
         out
     }

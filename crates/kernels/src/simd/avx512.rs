@@ -127,6 +127,11 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
     }
 
     #[inline(always)]
+    fn store_words(self, x: __m512i, to: &mut [u32; LANES]) {
+        simd!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x));
+    }
+
+    #[inline(always)]
     fn zero(self) -> __m512i {
         simd!(_mm512_setzero_si512())
     }
@@ -188,9 +193,14 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
     }
 
     #[inline(always)]
-    fn integers(self, x: __m512) -> [i32; LANES] {
-        let mut out = [0; LANES];
-        simd!(_mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_cvtps_epi32(x)));
+    fn split(self, x: __m512) -> [[u8; LANES]; 2] {
+        let mut out = [[0; LANES]; 2];
+        simd!({
+            let q = _mm512_cvtps_epi32(x);
+            let upper = _mm512_srai_epi32::<8>(_mm512_add_epi32(q, _mm512_set1_epi32(128)));
+            _mm_storeu_si128(out[0].as_mut_ptr().cast(), _mm512_cvtepi32_epi8(upper));
+            _mm_storeu_si128(out[1].as_mut_ptr().cast(), _mm512_cvtepi32_epi8(q));
+        });
         out
     }
 

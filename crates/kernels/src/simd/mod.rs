@@ -9,6 +9,7 @@
 //! | `avx2` | AVX2, FMA, F16C | two of 8 |
 //! | `avx512` | AVX-512 F, BW, DQ, VL | one of 16 |
 //! | `avx512-vnni` | the same and VNNI | one of 16, four-byte dot products in one instruction |
+//! | `avx512-amx` | the same and AMX, on Linux | as before; products of many rows by the matrix unit (`tiles`) |
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -35,6 +36,8 @@ enum Kind {
     Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Amx,
 }
 
 impl Path {
@@ -58,7 +61,9 @@ impl Path {
             use std::is_x86_feature_detected as has;
             let avx2 = has!("avx2") && has!("fma") && has!("f16c");
             let avx512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
-            let found = [(avx2, Kind::Avx2), (avx512, Kind::Avx512), (avx512 && has!("avx512vnni"), Kind::Avx512Vnni)];
+            let vnni = avx512 && has!("avx512vnni");
+            let amx = vnni && crate::tiles::available();
+            let found = [(avx2, Kind::Avx2), (avx512, Kind::Avx512), (vnni, Kind::Avx512Vnni), (amx, Kind::Avx512Amx)];
             paths.extend(found.into_iter().filter(|(here, _)| *here).map(|(_, kind)| Self(kind)));
         }
         paths
@@ -68,7 +73,15 @@ impl Path {
     #[must_use]
     pub fn has_byte_products(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.0 == Kind::Avx512Vnni;
+        return matches!(self.0, Kind::Avx512Vnni | Kind::Avx512Amx);
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    /// Whether a matrix unit takes products of integers with eight rows and more.
+    pub(crate) fn has_tiles(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.0 == Kind::Avx512Amx;
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -91,6 +104,8 @@ impl fmt::Display for Path {
             Kind::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Vnni => "avx512-vnni",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Amx => "avx512-amx",
         })
     }
 }
@@ -116,7 +131,7 @@ pub(crate) fn run<K: Kernel>(path: Path, kernel: K) -> K::Output {
         Kind::Avx512 => unsafe { avx512::run(kernel) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx512Vnni => unsafe { avx512::run_vnni(kernel) },
+        Kind::Avx512Vnni | Kind::Avx512Amx => unsafe { avx512::run_vnni(kernel) },
     }
 }
 
@@ -153,6 +168,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn load_bf16(self, from: &[u16; LANES]) -> Self::F;
 
     fn words(self, from: &[u32; LANES]) -> Self::I;
+    /// The words, as memory holds them.
+    fn store_words(self, x: Self::I, to: &mut [u32; LANES]);
     fn zero(self) -> Self::I;
     /// The four bits from bit `AT` of each word on, as a number.
     fn nibble<const AT: u32>(self, x: Self::I) -> Self::F;
@@ -171,8 +188,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn join(self, upper: Self::I, lower: Self::I) -> Self::I;
     /// Signed integers to float32.
     fn to_float(self, x: Self::I) -> Self::F;
-    /// Integral numbers as integers.
-    fn integers(self, x: Self::F) -> [i32; LANES];
+    /// Integral numbers `256 * upper + lower` as these two signed bytes: all upper ones, all lower ones.
+    fn split(self, x: Self::F) -> [[u8; LANES]; 2];
     /// Asks for the cache line at `at`, which may lie anywhere.
     fn prefetch<T>(self, at: *const T);
 
@@ -266,7 +283,9 @@ mod tests {
             push(s.to_float(s.dot_bytes(s.zero(), w, i32::from_le_bytes([0x7f; 4]))));
             push(s.to_float(s.dot_bytes(s.zero(), w, i32::from_le_bytes([0x80; 4]))));
             push(s.to_float(s.join(s.high_nibbles(w), s.dot_bytes(s.zero(), w, i32::from_le_bytes([0x80; 4])))));
-            push(s.to_float(s.words(&s.integers(s.round(f)).map(i32::cast_unsigned))));
+            for bytes in s.split(s.round(s.mul(f, s.splat(1000.0)))) {
+                push(s.load(&bytes.map(|byte| f32::from(byte.cast_signed()))));
+            }
             out
         }
     }
@@ -292,7 +311,8 @@ mod tests {
     #[test]
     fn the_paths_that_are_not_tested_here_are_named() {
         let here: Vec<String> = Path::available().iter().map(ToString::to_string).collect();
-        let absent = ["neon", "avx2", "avx512", "avx512-vnni"].map(|name| (name, here.iter().any(|path| path == name)));
+        let absent = ["neon", "avx2", "avx512", "avx512-vnni", "avx512-amx"]
+            .map(|name| (name, here.iter().any(|path| path == name)));
         for (name, _) in absent.iter().filter(|(_, here)| !here) {
             println!("not tested on this machine: {name}");
         }

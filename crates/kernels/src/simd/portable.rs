@@ -135,6 +135,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn store_words(self, x: Self::I, to: &mut [u32; LANES]) {
+        *to = x;
+    }
+
+    #[inline(always)]
     fn zero(self) -> Self::I {
         [0; LANES]
     }
@@ -193,8 +198,8 @@ impl Simd for Portable {
 
     #[cfg_attr(target_arch = "aarch64", inline(always))]
     #[cfg_attr(not(target_arch = "aarch64"), inline(never))]
-    fn integers(self, x: Self::F) -> [i32; LANES] {
-        each(x, |x| x as i32)
+    fn split(self, x: Self::F) -> [[u8; LANES]; 2] {
+        [each(x, |x| ((x as i32 + 128) >> 8) as u8), each(x, |x| x as i32 as u8)]
     }
 
     #[inline(always)]

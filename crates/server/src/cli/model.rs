@@ -38,7 +38,8 @@ pub(super) struct How {
     /// Whose matrix products to use on the CPU; mlx compares bit by bit with other programs that use MLX.
     #[arg(long, env = "ANNULUS_KERNELS", default_value = "own", value_parser = choice(KERNELS))]
     kernels: Kernels,
-    /// How to keep quantized weights; auto spells them out where that is faster and there is memory for it.
+    /// How to keep quantized weights: packed, also in the layout of the CPU's kernels, or dense; auto is packed, but for what
+    /// those kernels do not know spells them out where that is faster and there is memory for it.
     #[arg(long, env = "ANNULUS_WEIGHTS", default_value = "auto", value_parser = choice(WEIGHTS))]
     weights: WeightForm,
     /// What activations become in products with packed weights on the CPU: float32 or, with a scale for every 32, integers of
