@@ -229,16 +229,25 @@ impl Weights<'_> {
         })
     }
 
-    /// A quantized matrix in the layout of the kernels, if they are used and know it.
-    fn in_panels(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Option<Panels>, LoadError> {
-        let (Some(activations), Some(outputs)) = (self.panels, affine.shape.first()) else { return Ok(None) };
+    /// What `work` makes of a quantized matrix whose scales and biases are in float32.
+    fn numbers<T>(
+        &self,
+        name: &str,
+        affine: &checkpoint::Affine<'_>,
+        work: impl FnOnce(dequantize::Affine<'_>) -> T,
+    ) -> Result<T, LoadError> {
         let unusable = || self.unusable(name);
         let scales = affine.scales.to_f32().ok_or_else(unusable)?;
         let biases = affine.biases.to_f32().ok_or_else(unusable)?;
         let words = affine.packed.to_u32().ok_or_else(unusable)?;
         let (group_size, bits) = (affine.group_size, affine.bits);
-        let source = dequantize::Affine { words: &words, scales: &scales, biases: &biases, group_size, bits };
-        let panels = Panels::new(source, *outputs, activations);
+        Ok(work(dequantize::Affine { words: &words, scales: &scales, biases: &biases, group_size, bits }))
+    }
+
+    /// A quantized matrix in the layout of the kernels, if they are used and know it.
+    fn in_panels(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Option<Panels>, LoadError> {
+        let (Some(activations), Some(outputs)) = (self.panels, affine.shape.first()) else { return Ok(None) };
+        let panels = self.numbers(name, affine, |source| Panels::new(source, *outputs, activations))?;
         for part in [&affine.packed, &affine.scales, &affine.biases] {
             if let (Some(place), Cow::Borrowed(bytes), true) = (part.place, &part.bytes, panels.is_some()) {
                 place.file.release(bytes);
@@ -249,16 +258,10 @@ impl Weights<'_> {
 
     /// A quantized tensor spelled out in float32.
     fn dense(&self, name: &str, affine: &checkpoint::Affine<'_>, shape: &[i32]) -> Result<Array, LoadError> {
-        let unusable = || self.unusable(name);
-        let scales = affine.scales.to_f32().ok_or_else(unusable)?;
-        let biases = affine.biases.to_f32().ok_or_else(unusable)?;
-        let words = affine.packed.to_u32().ok_or_else(unusable)?;
-        let (group_size, bits) = (affine.group_size, affine.bits);
-        let source = dequantize::Affine { words: &words, scales: &scales, biases: &biases, group_size, bits };
         let mut dense = Floats::zeros(affine.shape.iter().product());
-        if !dequantize::dequantize(source, dense.numbers()) {
+        if !self.numbers(name, affine, |source| dequantize::dequantize(source, dense.numbers()))? {
             // Rarer widths take the plain way.
-            dense.numbers().copy_from_slice(&affine.to_f32().ok_or_else(unusable)?);
+            dense.numbers().copy_from_slice(&affine.to_f32().ok_or_else(|| self.unusable(name))?);
         }
         let array = if self.backend == Backend::Cpu {
             dense.into_array(shape)
