@@ -1,7 +1,6 @@
 //! The device that MLX computes on, and the check that the MLX that was loaded is the one that this build speaks.
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use mlx_rs::{Device, DeviceType, Dtype};
 
@@ -71,14 +70,6 @@ impl ComputeDtype {
     }
 }
 
-static STARTED: OnceLock<Backend> = OnceLock::new();
-
-/// What MLX computes with in this process; the processor before a start.
-#[must_use]
-pub fn backend() -> Backend {
-    STARTED.get().copied().unwrap_or(Backend::Cpu)
-}
-
 /// Checks the version of libmlx and makes the chosen device the default of this process.
 ///
 /// # Errors
@@ -102,8 +93,6 @@ pub fn start(choice: DeviceChoice) -> Result<Backend, String> {
         None => (DeviceType::Cpu, Backend::Cpu),
     };
     Device::set_default(&Device::new(device, 0));
-    // A process chooses once; models that come later find the same device.
-    let _ = STARTED.set(backend);
     Ok(backend)
 }
 

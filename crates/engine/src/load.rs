@@ -179,7 +179,11 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
         ActivationForm::Auto | ActivationForm::F32 => Activations::F32,
         ActivationForm::Int16 => Activations::Int16,
     });
-    ops::choose(if own { &ops::Cpu } else { &ops::Mlx });
+    ops::choose(match backend {
+        Backend::Cpu if own => &ops::Cpu,
+        Backend::Cuda => &ops::Cuda,
+        Backend::Cpu | Backend::Metal => &ops::Mlx,
+    });
     let requantized = Requantized::default();
     let weights = Weights { checkpoint: &checkpoint, backend, dtype, representation, panels, requantized };
     let model = models::load(&weights).map_err(words)?;

@@ -203,8 +203,8 @@ impl<'a, const R: usize> Block<'a, R> {
 #[inline(always)]
 fn panels<S: Simd, const P: usize, const R: usize>(s: S, w: [Panel<'_>; P], x: Block<'_, R>) -> [[S::F; R]; P] {
     match x {
-        Block::F32 { numbers, sums } if w[0].shape.bits == 4 => nibbles(s, w, numbers, sums),
-        Block::F32 { numbers, sums } => bytes(s, w, numbers, sums),
+        Block::F32 { numbers, sums } if w[0].shape.bits == 4 => floats::<S, P, R, true>(s, w, numbers, sums),
+        Block::F32 { numbers, sums } => floats::<S, P, R, false>(s, w, numbers, sums),
         Block::Int16 { bytes, scales, sums } => {
             // No closures around vectors: they would be compiled without the path's features.
             let mut y = [[s.splat(0.0); R]; P];
@@ -238,9 +238,9 @@ fn add_group<S: Simd, const R: usize>(
     }
 }
 
-/// Four-bit integers times float32. Two sums a row and panel, so that no addition waits for the one before.
+/// Integers times float32. Two sums a row and panel, so that no addition waits for the one before.
 #[inline(always)]
-fn nibbles<S: Simd, const P: usize, const R: usize>(
+fn floats<S: Simd, const P: usize, const R: usize, const NIBBLES: bool>(
     s: S,
     w: [Panel<'_>; P],
     x: &[[f32; R]],
@@ -253,44 +253,23 @@ fn nibbles<S: Simd, const P: usize, const R: usize>(
             let mut partial = [[s.splat(0.0); R]; 2];
             w[p].prefetch(s, group);
             let (quants, scale, bias) = w[p].group(s, group);
-            for (line, x) in quants.iter().zip(x.as_chunks::<8>().0) {
+            for (line, x) in quants.iter().zip(x.chunks_exact(if NIBBLES { 8 } else { 4 })) {
                 let word = s.words(&line.0);
-                let q = [s.nibble::<0>(word), s.nibble::<8>(word), s.nibble::<16>(word), s.nibble::<24>(word)];
-                let r = [s.nibble::<4>(word), s.nibble::<12>(word), s.nibble::<20>(word), s.nibble::<28>(word)];
-                for i in 0..4 {
-                    for row in 0..R {
-                        partial[0][row] = s.mul_add(q[i], s.splat(x[i][row]), partial[0][row]);
-                        partial[1][row] = s.mul_add(r[i], s.splat(x[4 + i][row]), partial[1][row]);
+                if NIBBLES {
+                    let q = [s.nibble::<0>(word), s.nibble::<8>(word), s.nibble::<16>(word), s.nibble::<24>(word)];
+                    let r = [s.nibble::<4>(word), s.nibble::<12>(word), s.nibble::<20>(word), s.nibble::<28>(word)];
+                    for i in 0..4 {
+                        for row in 0..R {
+                            partial[0][row] = s.mul_add(q[i], s.splat(x[i][row]), partial[0][row]);
+                            partial[1][row] = s.mul_add(r[i], s.splat(x[4 + i][row]), partial[1][row]);
+                        }
                     }
-                }
-            }
-            add_group(s, &mut total[p], &partial, scale, bias, sums);
-        }
-    }
-    total
-}
-
-/// Eight-bit integers times float32.
-#[inline(always)]
-fn bytes<S: Simd, const P: usize, const R: usize>(
-    s: S,
-    w: [Panel<'_>; P],
-    x: &[[f32; R]],
-    sums: &[[f32; R]],
-) -> [[S::F; R]; P] {
-    let size = w[0].shape.group_size;
-    let mut total = [[s.splat(0.0); R]; P];
-    for (group, (x, sums)) in x.chunks_exact(size).zip(sums.chunks_exact(size / GROUP)).enumerate() {
-        for p in 0..P {
-            let mut partial = [[s.splat(0.0); R]; 2];
-            w[p].prefetch(s, group);
-            let (quants, scale, bias) = w[p].group(s, group);
-            for (line, x) in quants.iter().zip(x.as_chunks::<4>().0) {
-                let word = s.words(&line.0);
-                let q = [s.byte::<0>(word), s.byte::<8>(word), s.byte::<16>(word), s.byte::<24>(word)];
-                for i in 0..4 {
-                    for row in 0..R {
-                        partial[i % 2][row] = s.mul_add(q[i], s.splat(x[i][row]), partial[i % 2][row]);
+                } else {
+                    let q = [s.byte::<0>(word), s.byte::<8>(word), s.byte::<16>(word), s.byte::<24>(word)];
+                    for i in 0..4 {
+                        for row in 0..R {
+                            partial[i % 2][row] = s.mul_add(q[i], s.splat(x[i][row]), partial[i % 2][row]);
+                        }
                     }
                 }
             }

@@ -1,15 +1,17 @@
 //! Attention over fetched columns: the one place where queries meet keys.
 
+use std::cell::OnceCell;
+
 use annulus_plan::Columns;
 use mlx_rs::fast::{ScaledDotProductAttentionMask as FusedMask, scaled_dot_product_attention};
 use mlx_rs::ops::{dequantize, expand_dims, quantized_matmul, select, softmax_axis};
 use mlx_rs::{Array, Dtype};
 
 use super::execute::view;
-use super::planes::{Affine, Format};
+use super::planes::{Affine, Format, Planes};
 use super::visible::{Device, for_grouped_heads, lowest};
-use crate::device::{self, Backend};
 use crate::error::{Error, Result};
+use crate::ops;
 
 /// The columns that a step hands to attention: the stored arrays of keys and of values. Their planes come whole: a kernel
 /// that takes a range of columns needs no slices.
@@ -21,13 +23,32 @@ pub struct Fetched {
     pub(crate) values: Vec<Array>,
     /// Which of their columns are read.
     pub(crate) range: Columns,
+    /// Keys and values as MLX's attention takes them. Layers that share the columns share these.
+    taken: OnceCell<[Vec<Array>; 2]>,
 }
 
 impl Fetched {
-    /// The columns that are read, as arrays of their own.
-    fn slices(&self) -> Result<[Vec<Array>; 2]> {
-        let of = |planes: &[Array]| planes.iter().map(|plane| view(plane, self.range)).collect::<Result<_>>();
-        Ok([of(&self.keys)?, of(&self.values)?])
+    pub(super) fn new(planes: &Planes, range: Columns) -> Self {
+        let (keys, values) = (planes.keys().to_vec(), planes.values().to_vec());
+        Self { keys, values, range, taken: OnceCell::new() }
+    }
+
+    /// The columns that are read, as arrays of their own, each in its format or spelled out.
+    fn taken(&self, format: Format, dtype: Dtype) -> Result<&[Vec<Array>; 2]> {
+        if let Some(taken) = self.taken.get() {
+            return Ok(taken);
+        }
+        let of = |planes: &[Array]| -> Result<Vec<Array>> {
+            let slices = planes.iter().map(|plane| view(plane, self.range)).collect::<Result<Vec<_>>>()?;
+            match format {
+                Format::Affine(affine) if !ops::chosen().multiplies_quantized_columns() => {
+                    Ok(vec![spelled_out(&slices, affine, dtype)?])
+                }
+                Format::Affine(_) | Format::Plain => Ok(slices),
+            }
+        };
+        let taken = [of(&self.keys)?, of(&self.values)?];
+        Ok(self.taken.get_or_init(|| taken))
     }
 }
 
@@ -44,17 +65,12 @@ pub(crate) fn attend_with_mlx(
     scale: f32,
     visible: &Device,
 ) -> Result<Array> {
-    let [keys, values] = columns.slices()?;
-    match (format, keys.as_slice(), values.as_slice()) {
-        (Format::Plain, [keys], [values]) => fused(queries, keys, values, scale, visible),
-        // MLX's CUDA products of quantized matrices refuse slices and, as their source reads, give every head the first one's
-        // keys where heads share them.
-        (Format::Affine(affine), keys, values) if device::backend() == Backend::Cuda => {
-            let [keys, values] = [keys, values].map(|planes| spelled_out(planes, affine, queries.dtype()));
-            fused(queries, &keys?, &values?, scale, visible)
+    match (format, columns.taken(format, queries.dtype())?) {
+        (_, [keys, values]) if let ([keys], [values]) = (keys.as_slice(), values.as_slice()) => {
+            fused(queries, keys, values, scale, visible)
         }
-        (Format::Affine(affine), [..], [..]) => quantized(queries, [&keys, &values], affine, scale, visible),
-        _ => Err(Error::Unsupported("planes that do not fit their format".to_owned())),
+        (Format::Affine(affine), [keys, values]) => quantized(queries, [keys, values], affine, scale, visible),
+        (Format::Plain, _) => Err(Error::Unsupported("planes that do not fit their format".to_owned())),
     }
 }
 

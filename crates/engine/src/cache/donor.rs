@@ -1,6 +1,6 @@
 //! Read-only copies of a layer's columns, for drafters that attend to a model's cache while it goes on.
 
-use annulus_plan::{ColumnOp, Donor};
+use annulus_plan::{ColumnOp, Columns, Donor};
 use mlx_rs::{Array, transforms};
 
 use super::attention::{Fetched, attend_with_mlx};
@@ -43,11 +43,7 @@ impl Cache {
         };
         let evaluated = transforms::eval(columns.iter().flat_map(|planes| &planes.0));
         self.guard(|| Ok(evaluated?))?;
-        let columns = columns.map(|planes| Fetched {
-            keys: planes.keys().to_vec(),
-            values: planes.values().to_vec(),
-            range: annulus_plan::Columns::new(0, capture.donor.width),
-        });
+        let columns = columns.map(|planes| Fetched::new(&planes, Columns::new(0, capture.donor.width)));
         Ok(DonorColumns { donor: capture.donor, format: self.arrangement.format, columns })
     }
 }
@@ -86,7 +82,7 @@ impl DonorColumns {
         let mut seen = vec![false; rows * width];
         for (row, seen) in seen.chunks_mut(width.max(1)).enumerate() {
             // A window of the reader's own looks at the newest only.
-            let pins = if window.is_none() { self.donor.pins(row) } else { annulus_plan::Columns::default() };
+            let pins = if window.is_none() { self.donor.pins(row) } else { Columns::default() };
             for columns in [pins, self.donor.recent(row, window.unwrap_or(u32::MAX))] {
                 seen[columns.from as usize..columns.to as usize].fill(true);
             }

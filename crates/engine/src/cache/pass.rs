@@ -102,8 +102,7 @@ impl<'c> Pass<'c> {
         let inputs = Inputs { incoming: Some(&incoming), sources: &[] };
         let planes = planned.program.run(slot.planes.as_ref(), inputs)?;
         let planes = planes.ok_or_else(|| Error::Unsupported("an append that leaves no planes".to_owned()))?;
-        let (keys, values) = (planes.keys().to_vec(), planes.values().to_vec());
-        let fetched = Fetched { keys, values, range: planned.fetch };
+        let fetched = Fetched::new(&planes, planned.fetch);
         let attended = ops::chosen().attend(&queries, &fetched, format, scale, &planned.visible)?;
         self.layers[layer] = Some(Built { planes, fetched });
         Ok(attended)

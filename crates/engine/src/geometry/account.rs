@@ -2,6 +2,7 @@
 
 use annulus_plan::scenario::{AdoptState, Op};
 use annulus_plan::{Columns, Kind, Layout, Phase, State};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// What a group has just done, and where it stands now.
@@ -24,15 +25,32 @@ impl Account<'_> {
         json!({"group": self.group, "layouts": layouts}).to_string()
     }
 
-    /// The line for a listener that has heard all that came before, or for one that has not. None when the latter must wait for
-    /// the end of a round: no `adopt` stands within one.
-    pub(super) fn line(&self, layout: usize, follows: bool) -> Option<String> {
-        let after = self.after.get(layout)?;
-        let state = State::of(after);
-        let adopt = || adopt(after, &state, self.rows);
-        let op = self.op.clone().filter(|_| follows).or_else(adopt)?;
-        Some(json!({"group": self.group, "layout": layout, "seq": self.seq, "op": op, "state": state}).to_string())
+    /// What was done to a layout, for listeners that have heard all that came before.
+    pub(super) fn done(&self, layout: &Layout, number: usize) -> Option<String> {
+        Some(self.line(number, self.op.as_ref()?, &State::of(layout)))
     }
+
+    /// Where a layout stands, for listeners that have not. None within a round, where no `adopt` can stand: they wait for its end.
+    pub(super) fn stands(&self, number: usize) -> Option<String> {
+        let layout = self.after.get(number)?;
+        let state = State::of(layout);
+        Some(self.line(number, &adopt(layout, &state, self.rows)?, &state))
+    }
+
+    fn line(&self, layout: usize, op: &Op, state: &State) -> String {
+        let line = Line { group: self.group, layout, seq: self.seq, op, state };
+        // Strings, integers and lists: there is nothing that could fail to serialize.
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    group: u64,
+    layout: usize,
+    seq: u64,
+    op: &'a Op,
+    state: &'a State,
 }
 
 fn kind(kind: Kind) -> Value {

@@ -22,6 +22,7 @@ mod recorder;
 pub use file::LogFile;
 pub(crate) use recorder::{Recorder, Told};
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -87,8 +88,10 @@ impl Geometry {
     }
 
     fn tell(&self, account: &Account<'_>) {
+        let done: Vec<_> =
+            account.after.iter().enumerate().map(|(number, layout)| account.done(layout, number)).collect();
         let mut followers = self.lock();
-        followers.retain_mut(|follower| follower.hear(account) != Heard::Gone);
+        followers.retain_mut(|follower| follower.hear(account, &done) != Heard::Gone);
         self.count.store(followers.len(), Ordering::Relaxed);
     }
 
@@ -115,11 +118,13 @@ struct Follower {
 }
 
 impl Follower {
-    fn hear(&mut self, account: &Account<'_>) -> Heard {
+    /// Takes a move; `done` has a line for each layout.
+    fn hear(&mut self, account: &Account<'_>, done: &[Option<String>]) -> Heard {
         let group = account.group;
-        for layout in 0..account.after.len() {
+        for (layout, done) in done.iter().enumerate() {
             let follows = account.begins || self.follows.remove(&(group, layout));
-            let Some(line) = account.line(layout, follows) else { continue };
+            let done = done.as_deref().filter(|_| follows).map(Cow::Borrowed);
+            let Some(line) = done.or_else(|| account.stands(layout).map(Cow::Owned)) else { continue };
             if !self.knows.contains(&group) {
                 match self.listener.take(&account.layouts()) {
                     Heard::Yes => self.knows.insert(group),

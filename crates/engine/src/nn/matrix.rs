@@ -124,8 +124,8 @@ impl Linear {
         }
     }
 
-    /// Several layers over the same `x`, `[B, L, inputs]`, which `norm` normalises before where there is one, each split into as many heads as stand beside it:
-    /// `[B, heads, L, dim]` each.
+    /// Several layers over the same `x`, `[B, L, inputs]`, which `norm` normalises before where there is one. Each is split into as
+    /// many heads as stand beside it: `[B, heads, L, dim]`.
     ///
     /// # Errors
     /// When the shapes do not fit.

@@ -19,10 +19,6 @@ use crate::sample::Sampler;
 pub struct Cpu;
 
 impl Ops for Cpu {
-    fn name(&self) -> String {
-        format!("annulus ({})", Path::best())
-    }
-
     fn rms_norm(&self, x: &Array, weight: Option<&Array>, eps: f32) -> mlx::Result<Array> {
         let Some(weight) = weight.filter(|weight| is_f32(&[x, weight]) && x.size() > 0) else {
             return Mlx.rms_norm(x, weight, eps);

@@ -1,7 +1,7 @@
 //! The operations that are not MLX's own everywhere.
 //!
-//! [`Ops`] says what they mean, and its provided methods do them with MLX: [`Mlx`] overrides none, and is what GPUs use.
-//! [`Cpu`] overrides those for which this project has kernels. Which of them is used is chosen once, when a model is loaded,
+//! [`Ops`] says what they mean, and its provided methods do them with MLX: [`Mlx`] overrides none, [`Cuda`] what MLX lacks there,
+//! and [`Cpu`] those for which this project has kernels. Which of them is used is chosen once, when a model is loaded,
 //! for the whole process, as MLX's default device is. Products are chosen by how a matrix is kept: one that was packed for
 //! the kernels is multiplied by them ([`Panels`]), and where all matrices of neighbouring layers are, these layers are one
 //! node (`fused`).
@@ -30,9 +30,6 @@ use crate::sample::Sampler;
 
 /// See the module.
 pub trait Ops: fmt::Debug + Send + Sync {
-    /// What computes, in words for people.
-    fn name(&self) -> String;
-
     /// `x / sqrt(mean(x^2) + eps) * weight` over the last axis.
     ///
     /// # Errors
@@ -65,6 +62,11 @@ pub trait Ops: fmt::Debug + Send + Sync {
         Ok(join_heads(&crate::cache::attend_with_mlx(queries, columns, format, scale, visible.device()?)?)?)
     }
 
+    /// Whether MLX's attention multiplies quantized columns as they are stored; if not, they are spelled out before.
+    fn multiplies_quantized_columns(&self) -> bool {
+        true
+    }
+
     /// A token for each row of `logits`, `[B, vocabulary]`, above temperature 0: `[B]`, unsigned.
     ///
     /// # Errors
@@ -78,9 +80,16 @@ pub trait Ops: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Mlx;
 
-impl Ops for Mlx {
-    fn name(&self) -> String {
-        "mlx".to_owned()
+impl Ops for Mlx {}
+
+/// MLX's own operations on an NVIDIA GPU: there its products of quantized matrices refuse slices and, as their source reads,
+/// give every head the first one's keys where heads share them.
+#[derive(Debug)]
+pub struct Cuda;
+
+impl Ops for Cuda {
+    fn multiplies_quantized_columns(&self) -> bool {
+        false
     }
 }
 
