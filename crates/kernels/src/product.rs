@@ -253,9 +253,9 @@ fn floats<S: Simd, const P: usize, const R: usize, const NIBBLES: bool>(
             let mut partial = [[s.splat(0.0); R]; 2];
             w[p].prefetch(s, group);
             let (quants, scale, bias) = w[p].group(s, group);
-            for (line, x) in quants.iter().zip(x.chunks_exact(if NIBBLES { 8 } else { 4 })) {
-                let word = s.words(&line.0);
-                if NIBBLES {
+            if NIBBLES {
+                for (line, x) in quants.iter().zip(x.as_chunks::<8>().0) {
+                    let word = s.words(&line.0);
                     let q = [s.nibble::<0>(word), s.nibble::<8>(word), s.nibble::<16>(word), s.nibble::<24>(word)];
                     let r = [s.nibble::<4>(word), s.nibble::<12>(word), s.nibble::<20>(word), s.nibble::<28>(word)];
                     for i in 0..4 {
@@ -264,7 +264,10 @@ fn floats<S: Simd, const P: usize, const R: usize, const NIBBLES: bool>(
                             partial[1][row] = s.mul_add(r[i], s.splat(x[4 + i][row]), partial[1][row]);
                         }
                     }
-                } else {
+                }
+            } else {
+                for (line, x) in quants.iter().zip(x.as_chunks::<4>().0) {
+                    let word = s.words(&line.0);
                     let q = [s.byte::<0>(word), s.byte::<8>(word), s.byte::<16>(word), s.byte::<24>(word)];
                     for i in 0..4 {
                         for row in 0..R {
