@@ -16,10 +16,13 @@ use crate::simd::{self, Kernel, LANES, Path, Simd};
 const BLOCK: usize = 64;
 
 /// Queries that are taken at a time; a piece of work has a few times as many.
-const QUERIES: usize = 64;
+const QUERIES: usize = 128;
 
 /// Columns below which dividing them among threads costs more than it saves.
-const SPLIT: usize = 512;
+const SPLIT: usize = 128;
+
+/// Queries that share a block of columns in registers, where there are so many.
+const MANY: usize = 8;
 
 /// Keys or values as they are stored, `[rows, heads, columns, dim]`.
 #[derive(Debug, Clone, Copy)]
@@ -218,27 +221,24 @@ impl Kernel for &Piece<'_> {
     fn run<S: Simd>(self, s: S) -> Vec<f32> {
         match self.count() {
             1 => rows::<S, 1>(s, self),
-            2..=4 => rows::<S, 4>(s, self),
-            _ => rows::<S, 8>(s, self),
+            2 => rows::<S, 2>(s, self),
+            3 => rows::<S, 3>(s, self),
+            4 => rows::<S, 4>(s, self),
+            _ => rows::<S, MANY>(s, self),
         }
     }
 }
 
 /// The queries of a piece, `R` at a time.
 struct Group<const R: usize> {
-    /// Times the scale; by number of the head when there are many, so that columns lie in the lanes.
-    scaled: Vec<[f32; R]>,
+    /// Times the scale: one after another, `width` for each, or, when there are many, so that columns lie in the lanes, by
+    /// number of the head.
+    scaled: Vec<f32>,
     greatest: [f32; R],
     weight: [f32; R],
     /// Sums of weighted values, `width` for each.
     sums: Vec<f32>,
     runs: [[Range<usize>; 3]; R],
-}
-
-/// The columns of a block, spelled out.
-struct Spelled {
-    keys: Vec<f32>,
-    values: Vec<f32>,
 }
 
 #[inline(always)]
@@ -247,8 +247,8 @@ fn rows<S: Simd, const R: usize>(s: S, piece: &Piece<'_>) -> Vec<f32> {
     let count = piece.count();
     let mut groups: Vec<Group<R>> = (0..count.div_ceil(R)).map(|at| group::<R>(piece, at * R, width)).collect();
     // Few queries go over the keys as they lie; for many it pays to turn a block's keys over.
-    let turned = R == 8;
-    let mut block = Spelled { keys: vec![0.0; BLOCK * width], values: vec![0.0; BLOCK * width] };
+    let turned = R == MANY;
+    let mut spelled = [Vec::new(), Vec::new()];
     let mut over = vec![[0.0; BLOCK]; if turned { width } else { 0 }];
     for slot in 0..3 {
         let seen =
@@ -260,9 +260,11 @@ fn rows<S: Simd, const R: usize>(s: S, piece: &Piece<'_>) -> Vec<f32> {
         let mut from = hull.start + part * split;
         while from < end {
             let columns = from..end.min(from + BLOCK);
-            spell(piece, &columns, width, &mut block);
+            let [keys, values] = &mut spelled;
+            let keys = lines(piece, &piece.it.keys, &columns, width, keys);
+            let values = lines(piece, &piece.it.values, &columns, width, values);
             if turned {
-                turn(&block.keys, width, &mut over);
+                turn(keys, width, &mut over);
             }
             for group in &mut groups {
                 let seen =
@@ -272,9 +274,9 @@ fn rows<S: Simd, const R: usize>(s: S, piece: &Piece<'_>) -> Vec<f32> {
                     if turned {
                         score_turned(s, group, &over, &mut scores);
                     } else {
-                        score(s, group, &block.keys, width, columns.len(), &mut scores);
+                        score(s, group, [keys, values], width, &mut scores);
                     }
-                    weigh(s, group, slot, &columns, &mut scores, &block.values, width);
+                    weigh(s, group, slot, &columns, &mut scores, values, width);
                 }
             }
             from = columns.end;
@@ -291,7 +293,7 @@ fn rows<S: Simd, const R: usize>(s: S, piece: &Piece<'_>) -> Vec<f32> {
 
 fn group<const R: usize>(piece: &Piece<'_>, first: usize, width: usize) -> Group<R> {
     let mut group = Group {
-        scaled: vec![[0.0; R]; width],
+        scaled: vec![0.0; R * width],
         greatest: [f32::NEG_INFINITY; R],
         weight: [0.0; R],
         sums: vec![0.0; R * width],
@@ -300,24 +302,34 @@ fn group<const R: usize>(piece: &Piece<'_>, first: usize, width: usize) -> Group
     for r in 0..R.min(piece.count() - first) {
         let (head, position) = piece.query(first + r);
         let query = piece.it.queries.at(piece.row, head, position);
-        for (scaled, x) in group.scaled.iter_mut().zip(query) {
-            scaled[r] = x * piece.it.scale;
+        let (from, step) = if R == MANY { (r, R) } else { (r * width, 1) };
+        for (scaled, x) in group.scaled[from..].iter_mut().step_by(step).zip(query) {
+            *scaled = x * piece.it.scale;
         }
         group.runs[r] = (piece.it.visible)(piece.row, position);
     }
     group
 }
 
-fn spell(piece: &Piece<'_>, columns: &Range<usize>, width: usize, block: &mut Spelled) {
-    let each = |columns_of: &Columns<'_>, to: &mut [f32]| {
-        for (column, to) in columns.clone().zip(to.chunks_exact_mut(width)) {
-            columns_of.spell(piece.row, piece.kv_head, column, to);
-        }
-    };
-    each(&piece.it.keys, &mut block.keys);
-    each(&piece.it.values, &mut block.values);
-    // Weights of absent columns are 0, but 0 times what an earlier block left could be no number.
-    block.values[columns.len() * width..].fill(0.0);
+/// The numbers of some columns, `width` for each: where they lie, or spelled out.
+fn lines<'a>(
+    piece: &Piece<'a>,
+    of: &Columns<'a>,
+    columns: &Range<usize>,
+    width: usize,
+    spelled: &'a mut Vec<f32>,
+) -> &'a [f32] {
+    if let Columns::F32(heads) = of
+        && (heads.strides[2], heads.dim) == (width, width)
+    {
+        let from = piece.row * heads.strides[0] + piece.kv_head * heads.strides[1] + columns.start * width;
+        return &heads.data[from..][..columns.len() * width];
+    }
+    spelled.resize(BLOCK * width, 0.0);
+    for (column, to) in columns.clone().zip(spelled.chunks_exact_mut(width)) {
+        of.spell(piece.row, piece.kv_head, column, to);
+    }
+    &spelled[..columns.len() * width]
 }
 
 /// From one column after another to one number of the head after another.
@@ -340,7 +352,7 @@ fn score_turned<S: Simd, const R: usize>(
 ) {
     for lanes in 0..BLOCK / LANES {
         let mut sums = [s.splat(0.0); R];
-        for (key, query) in over.iter().zip(&group.scaled) {
+        for (key, query) in over.iter().zip(group.scaled.as_chunks::<R>().0) {
             let key = s.load(&key.as_chunks::<LANES>().0[lanes]);
             for r in 0..R {
                 sums[r] = s.mul_add(key, s.splat(query[r]), sums[r]);
@@ -357,28 +369,36 @@ fn score_turned<S: Simd, const R: usize>(
 fn score<S: Simd, const R: usize>(
     s: S,
     group: &Group<R>,
-    keys: &[f32],
+    [keys, values]: [&[f32]; 2],
     width: usize,
-    count: usize,
     scores: &mut [[f32; BLOCK]; R],
 ) {
-    let mut queries = vec![0.0; R * width];
-    for (i, scaled) in group.scaled.iter().enumerate() {
-        for r in 0..R {
-            queries[r * width + i] = scaled[r];
-        }
-    }
-    for (column, key) in keys.chunks_exact(width).take(count).enumerate() {
-        let mut sums = [s.splat(0.0); R];
-        for (i, key) in key.as_chunks::<LANES>().0.iter().enumerate() {
-            let key = s.load(key);
+    for (lanes, keys) in keys.chunks(LANES * width).enumerate() {
+        let mut sums = [[s.splat(0.0); LANES]; R];
+        for (column, key) in keys.chunks_exact(width).enumerate() {
+            let mut sum = [s.splat(0.0); R];
+            // What comes next: the values of these columns, and the keys of the block behind.
+            let next = [
+                key.as_ptr().wrapping_add(BLOCK * width),
+                values.as_ptr().wrapping_add((lanes * LANES + column) * width),
+            ];
+            for line in 0..width / LANES {
+                s.prefetch(next[0].wrapping_add(line * LANES));
+                s.prefetch(next[1].wrapping_add(line * LANES));
+            }
+            for (i, key) in key.as_chunks::<LANES>().0.iter().enumerate() {
+                let key = s.load(key);
+                for r in 0..R {
+                    let query = &group.scaled[r * width..][..width].as_chunks::<LANES>().0[i];
+                    sum[r] = s.mul_add(key, s.load(query), sum[r]);
+                }
+            }
             for r in 0..R {
-                let query = &queries[r * width..][..width].as_chunks::<LANES>().0[i];
-                sums[r] = s.mul_add(key, s.load(query), sums[r]);
+                sums[r][column] = sum[r];
             }
         }
         for r in 0..R {
-            scores[r][column] = s.sum(sums[r]);
+            s.store(s.sums(&sums[r]), &mut scores[r].as_chunks_mut::<LANES>().0[lanes]);
         }
     }
 }
@@ -428,7 +448,7 @@ fn weigh<S: Simd, const R: usize>(
             let old = &group.sums[r * width..][..width].as_chunks::<LANES>().0[lanes];
             sums[r] = s.mul(s.load(old), s.splat(shrink[r]));
         }
-        for (column, value) in values.chunks_exact(width).take(columns.len()).enumerate() {
+        for (column, value) in values.chunks_exact(width).enumerate() {
             let value = s.load(&value.as_chunks::<LANES>().0[lanes]);
             for r in 0..R {
                 sums[r] = s.mul_add(value, s.splat(scores[r][column]), sums[r]);

@@ -16,7 +16,8 @@
 //! - [`cblas`]: the C symbol, and the switch that sends calls back to the BLAS of the wheel;
 //! - [`sgemm`]: float32 matrix products, row-major, with any strides; [`gemv`]: the same for one row, at memory speed.
 //!
-//! And for loading: [`dequantize`], affine groups to float32; [`memory`], advice to the operating system.
+//! And for loading: [`dequantize`], affine groups to float32; `lines`, where packed matrices lie; [`memory`], advice to the
+//! operating system.
 //!
 //! This crate knows nothing of MLX; its results are tested against sums in float64.
 
@@ -28,6 +29,7 @@ pub mod cblas;
 pub mod dequantize;
 pub mod gemv;
 pub mod input;
+mod lines;
 pub mod memory;
 pub mod norm;
 pub mod packed;

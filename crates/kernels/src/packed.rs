@@ -12,14 +12,9 @@
 //! That is what four-byte dot products take as it lies; for float32 a shift and a look-up bring out sixteen numbers.
 
 use crate::dequantize::Affine;
-use crate::memory::prefer_large_pages;
+use crate::lines::{Line, Lines};
 use crate::pool::{self, Parts};
 use crate::simd::LANES;
-
-/// A cache line: a word for each output of a panel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C, align(64))]
-pub(crate) struct Line(pub(crate) [u32; LANES]);
 
 /// How scales and biases are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +44,9 @@ impl ScaleType {
 }
 
 /// A quantized matrix, one row an output, ready for products.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Packed {
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Lines,
     pub(crate) shape: Shape,
 }
 
@@ -114,13 +109,8 @@ impl Packed {
             bits: if bits <= 4 { 4 } else { 8 },
             scales: exact.unwrap_or(ScaleType::F32),
         };
-        let count = shape.panels() * shape.panel_lines();
-        let mut lines = Vec::with_capacity(count);
-        prefer_large_pages(lines.spare_capacity_mut());
-        lines.resize(count, Line([0; LANES]));
-        let mut packed = Self { lines, shape };
-        packed.fill(source);
-        Some(packed)
+        let lines = Lines::build(shape.panels() * shape.panel_lines(), |lines| fill(shape, source, lines));
+        Some(Self { lines, shape })
     }
 
     /// Rows.
@@ -144,7 +134,7 @@ impl Packed {
     /// Bytes of memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of_val(self.lines.as_slice())
+        size_of_val(&*self.lines)
     }
 
     /// Writes row `row` to `out` in float32: `scale * q + bias`.
@@ -180,24 +170,23 @@ impl Packed {
             }
         }
     }
+}
 
-    fn fill(&mut self, source: Affine<'_>) {
-        let shape = self.shape;
-        let panel_lines = shape.panel_lines();
-        if panel_lines == 0 {
-            return;
-        }
-        let lines = Parts::new(&mut self.lines);
-        // Several panels a piece, to be worth a thread's while.
-        let step = (1024 / panel_lines).max(1);
-        pool::for_each(shape.panels().div_ceil(step), |piece| {
-            for panel in (piece * step..(piece + 1) * step).take_while(|panel| *panel < shape.panels()) {
-                // SAFETY: the panels' lines do not overlap, and each is in one piece.
-                let lines = unsafe { lines.part(panel * panel_lines, panel_lines) };
-                fill_panel(shape, panel, source, lines);
-            }
-        });
+fn fill(shape: Shape, source: Affine<'_>, lines: &mut [Line]) {
+    let panel_lines = shape.panel_lines();
+    if panel_lines == 0 {
+        return;
     }
+    let lines = Parts::new(lines);
+    // Several panels a piece, to be worth a thread's while.
+    let step = (1024 / panel_lines).max(1);
+    pool::for_each(shape.panels().div_ceil(step), |piece| {
+        for panel in (piece * step..(piece + 1) * step).take_while(|panel| *panel < shape.panels()) {
+            // SAFETY: the panels' lines do not overlap, and each is in one piece.
+            let lines = unsafe { lines.part(panel * panel_lines, panel_lines) };
+            fill_panel(shape, panel, source, lines);
+        }
+    });
 }
 
 /// The line of a group, and the bit in its words, at which input `i` of the group lies.

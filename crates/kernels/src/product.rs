@@ -7,8 +7,9 @@
 
 use std::cell::RefCell;
 
-use crate::input::{self, Eight, GROUP, Input, Numbers, blocks};
-use crate::packed::{Line, Packed, ScaleType, Shape};
+use crate::input::{Eight, GROUP, Input, Numbers, blocks};
+use crate::lines::Line;
+use crate::packed::{Packed, ScaleType, Shape};
 use crate::pool::{self, Parts};
 use crate::simd::{self, Kernel, LANES, Path, Simd};
 use crate::tiles::{Dots, Tiles};
@@ -370,6 +371,9 @@ fn weights<'a>(bytes: &'a [Line], w: Panel<'a>, spelled: usize, at: usize) -> &'
     lines.first_chunk().expect("a group has as many lines")
 }
 
+/// Rows from which the unit is faster than the vectors: its operands have to be spelled out.
+const TILED_FROM: usize = 16;
+
 /// Groups that the unit multiplies before their sums are read: it takes its time, and has several under way.
 const AHEAD: usize = 8;
 
@@ -377,13 +381,13 @@ impl Tiled {
     /// The panels from `first` up to `end`, when the unit can multiply `x` with them and there are rows enough.
     #[inline(always)]
     fn new<S: Simd>(s: S, path: Path, x: &Input, w: &Packed, first: usize, end: usize) -> Option<Self> {
-        if !path.has_tiles() || x.rows < input::BLOCK || !matches!(x.numbers, Numbers::Int16 { .. }) {
+        if !path.has_tiles() || x.rows < TILED_FROM || !matches!(x.numbers, Numbers::Int16 { .. }) {
             return None;
         }
         let mut bytes = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
         if w.shape.bits == 4 {
             let count = (end - first) * w.shape.inputs / 4;
-            bytes.resize(count.max(bytes.len()), Line([0; LANES]));
+            bytes.resize(count.max(bytes.len()), Line::ZERO);
             let (pairs, _) = bytes[..count].as_chunks_mut::<2>();
             let lines = w.shape.panel_lines();
             let groups = w.lines[first * lines..end * lines].chunks_exact(w.shape.group_lines());

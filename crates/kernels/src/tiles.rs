@@ -4,7 +4,7 @@
 //! asked.
 
 use crate::input::Eight;
-use crate::packed::Line;
+use crate::lines::Line;
 
 /// The products of a group of 32 inputs: for sixteen outputs, line `r` holds those of the upper bytes of row `r`, line
 /// `8 + r` those of its lower bytes.
@@ -12,7 +12,7 @@ use crate::packed::Line;
 pub(crate) struct Dots(pub(crate) [Line; 16]);
 
 impl Dots {
-    pub(crate) const ZERO: Self = Self([Line([0; 16]); 16]);
+    pub(crate) const ZERO: Self = Self([Line::ZERO; 16]);
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

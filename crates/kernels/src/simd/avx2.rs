@@ -32,6 +32,15 @@ pub(super) unsafe fn sum8(x: __m256) -> f32 {
     })
 }
 
+/// Sums of lanes two apart, half by half: two of each vector.
+#[inline(always)]
+unsafe fn twos(a: __m256, b: __m256) -> __m256 {
+    simd!({
+        let (a, b) = (_mm256_castps_pd(a), _mm256_castps_pd(b));
+        _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)))
+    })
+}
+
 /// The same for both registers. No closures: they would be compiled without the path's features.
 macro_rules! both {
     ($f:ident($($x:expr),*)) => {
@@ -129,6 +138,26 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn sum(self, x: Self::F) -> f32 {
         simd!(sum8(_mm256_add_ps(x[0], x[1])))
+    }
+
+    #[inline(always)]
+    fn sums(self, x: &[Self::F; LANES]) -> Self::F {
+        // Each round folds two vectors into one, in halves of halves, as `sum` folds one.
+        simd!({
+            let mut halves = [_mm256_setzero_ps(); 2];
+            for half in 0..2 {
+                let mut fours = [_mm256_setzero_ps(); 4];
+                for i in 0..4 {
+                    let [a, b] = [x[8 * half + i], x[8 * half + 4 + i]];
+                    let [a, b] = [_mm256_add_ps(a[0], a[1]), _mm256_add_ps(b[0], b[1])];
+                    fours[i] =
+                        _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+                }
+                let [a, b] = [twos(fours[0], fours[1]), twos(fours[2], fours[3])];
+                halves[half] = _mm256_add_ps(_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b));
+            }
+            halves
+        })
     }
 
     #[inline(always)]

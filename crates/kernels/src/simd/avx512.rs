@@ -29,6 +29,21 @@ macro_rules! simd {
     };
 }
 
+/// Sums of lanes eight apart: four quarters, two of each vector.
+#[inline(always)]
+unsafe fn eights(a: __m512, b: __m512) -> __m512 {
+    simd!(_mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b)))
+}
+
+/// Sums of lanes two apart, quarter by quarter: two of each vector.
+#[inline(always)]
+unsafe fn twos(a: __m512, b: __m512) -> __m512 {
+    simd!({
+        let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)))
+    })
+}
+
 impl<const VNNI: bool> Simd for Avx512<VNNI> {
     type F = __m512;
     type I = __m512i;
@@ -101,6 +116,20 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
         simd!({
             let half = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
             super::avx2::sum8(half)
+        })
+    }
+
+    #[inline(always)]
+    fn sums(self, x: &[__m512; LANES]) -> __m512 {
+        // Each round folds two vectors into one, in halves of halves, as `sum` folds one.
+        simd!({
+            let mut fours = [_mm512_setzero_ps(); 4];
+            for i in 0..4 {
+                let [a, b] = [eights(x[i], x[4 + i]), eights(x[8 + i], x[12 + i])];
+                fours[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+            }
+            let [a, b] = [twos(fours[0], fours[1]), twos(fours[2], fours[3])];
+            _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b))
         })
     }
 

@@ -160,6 +160,15 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn exp2_integral(self, x: Self::F) -> Self::F;
     /// The sum of the lanes, pairwise.
     fn sum(self, x: Self::F) -> f32;
+    /// The sums of sixteen vectors, each as [`Simd::sum`] adds.
+    #[inline(always)]
+    fn sums(self, x: &[Self::F; LANES]) -> Self::F {
+        let mut sums = [0.0; LANES];
+        for lane in 0..LANES {
+            sums[lane] = self.sum(x[lane]);
+        }
+        self.load(&sums)
+    }
     /// The greatest of the lanes.
     fn greatest(self, x: Self::F) -> f32;
     /// IEEE halves to float32.
@@ -286,6 +295,12 @@ mod tests {
             for bytes in s.split(s.round(s.mul(f, s.splat(1000.0)))) {
                 push(s.load(&bytes.map(|byte| f32::from(byte.cast_signed()))));
             }
+            let mut vectors = [f; LANES];
+            for lane in 1..LANES {
+                vectors[lane] = s.mul(vectors[lane - 1], s.splat(1.1));
+            }
+            let sums = vectors.map(|vector| s.sum(vector));
+            push(s.sub(s.sums(&vectors), s.load(&sums)));
             out
         }
     }
@@ -303,6 +318,7 @@ mod tests {
             let high: i32 = bytes(*word).iter().map(|b| i32::from(*b >> 4) * -128).sum();
             assert_eq!(want[12][lane], high as f32);
         }
+        assert_eq!(want.last(), Some(&[0.0; LANES]), "sums of many vectors and of one");
         for path in Path::available() {
             assert_eq!(run(path, Everything), want, "{path}");
         }
