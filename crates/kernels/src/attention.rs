@@ -21,6 +21,9 @@ const QUERIES: usize = 128;
 /// Columns below which dividing them among threads costs more than it saves.
 const SPLIT: usize = 128;
 
+/// Vectors of a head that few queries have in registers at a time.
+const SIDE_BY_SIDE: usize = 4;
+
 /// Queries that share a block of columns in registers, where there are so many.
 const MANY: usize = 8;
 
@@ -374,33 +377,57 @@ fn score<S: Simd, const R: usize>(
     scores: &mut [[f32; BLOCK]; R],
 ) {
     for (lanes, keys) in keys.chunks(LANES * width).enumerate() {
+        let next = [keys.as_ptr().wrapping_add(BLOCK * width), values[lanes * LANES * width..].as_ptr()];
         let mut sums = [[s.splat(0.0); LANES]; R];
-        for (column, key) in keys.chunks_exact(width).enumerate() {
-            let mut sum = [s.splat(0.0); R];
-            // What comes next: the values of these columns, and the keys of the block behind.
-            let next = [
-                key.as_ptr().wrapping_add(BLOCK * width),
-                values.as_ptr().wrapping_add((lanes * LANES + column) * width),
-            ];
-            for line in 0..width / LANES {
-                s.prefetch(next[0].wrapping_add(line * LANES));
-                s.prefetch(next[1].wrapping_add(line * LANES));
-            }
-            for (i, key) in key.as_chunks::<LANES>().0.iter().enumerate() {
-                let key = s.load(key);
-                for r in 0..R {
-                    let query = &group.scaled[r * width..][..width].as_chunks::<LANES>().0[i];
-                    sum[r] = s.mul_add(key, s.load(query), sum[r]);
-                }
-            }
-            for r in 0..R {
-                sums[r][column] = sum[r];
-            }
+        let mut at = 0;
+        while at + SIDE_BY_SIDE <= width / LANES {
+            dots::<S, R, SIDE_BY_SIDE>(s, &group.scaled, keys, next, width, at, &mut sums);
+            at += SIDE_BY_SIDE;
+        }
+        while at < width / LANES {
+            dots::<S, R, 1>(s, &group.scaled, keys, next, width, at, &mut sums);
+            at += 1;
         }
         for r in 0..R {
             s.store(s.sums(&sums[r]), &mut scores[r].as_chunks_mut::<LANES>().0[lanes]);
         }
     }
+}
+
+/// Adds to the sums of up to sixteen columns what `N` vectors of a head, from vector `at` on, come to. `next` is what will be
+/// read after: keys of the next block, and the values of these columns.
+#[inline(always)]
+fn dots<S: Simd, const R: usize, const N: usize>(
+    s: S,
+    queries: &[f32],
+    keys: &[f32],
+    next: [*const f32; 2],
+    width: usize,
+    at: usize,
+    sums: &mut [[S::F; LANES]; R],
+) {
+    let mut held = [[s.splat(0.0); N]; R];
+    for r in 0..R {
+        for n in 0..N {
+            held[r][n] = s.load(vector(&queries[r * width..], at + n));
+        }
+    }
+    for (column, key) in keys.chunks_exact(width).enumerate() {
+        for n in 0..N {
+            let key = s.load(vector(key, at + n));
+            for next in next {
+                s.prefetch(next.wrapping_add(column * width + (at + n) * LANES));
+            }
+            for r in 0..R {
+                sums[r][column] = s.mul_add(key, held[r][n], sums[r][column]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn vector(of: &[f32], at: usize) -> &[f32; LANES] {
+    &of.as_chunks::<LANES>().0[at]
 }
 
 /// Turns scores into weights and adds the weighted values.
@@ -442,20 +469,46 @@ fn weigh<S: Simd, const R: usize>(
         }
         group.weight[r] = group.weight[r] * shrink[r] + s.sum(sum);
     }
-    for lanes in 0..width / LANES {
-        let mut sums = [s.splat(0.0); R];
-        for r in 0..R {
-            let old = &group.sums[r * width..][..width].as_chunks::<LANES>().0[lanes];
-            sums[r] = s.mul(s.load(old), s.splat(shrink[r]));
+    let mut at = 0;
+    // With few queries sums of one vector alone would wait for themselves.
+    while R * SIDE_BY_SIDE < S::REGISTERS && at + SIDE_BY_SIDE <= width / LANES {
+        add_values::<S, R, SIDE_BY_SIDE>(s, group, &shrink, scores, values, width, at);
+        at += SIDE_BY_SIDE;
+    }
+    while at < width / LANES {
+        add_values::<S, R, 1>(s, group, &shrink, scores, values, width, at);
+        at += 1;
+    }
+}
+
+/// Shrinks `N` vectors of the sums, from vector `at` on, and adds weighted values to them.
+#[inline(always)]
+fn add_values<S: Simd, const R: usize, const N: usize>(
+    s: S,
+    group: &mut Group<R>,
+    shrink: &[f32; R],
+    weights: &[[f32; BLOCK]; R],
+    values: &[f32],
+    width: usize,
+    at: usize,
+) {
+    let mut sums = [[s.splat(0.0); N]; R];
+    for r in 0..R {
+        for n in 0..N {
+            sums[r][n] = s.mul(s.load(vector(&group.sums[r * width..], at + n)), s.splat(shrink[r]));
         }
-        for (column, value) in values.chunks_exact(width).enumerate() {
-            let value = s.load(&value.as_chunks::<LANES>().0[lanes]);
+    }
+    for (column, value) in values.chunks_exact(width).enumerate() {
+        for n in 0..N {
+            let value = s.load(vector(value, at + n));
             for r in 0..R {
-                sums[r] = s.mul_add(value, s.splat(scores[r][column]), sums[r]);
+                sums[r][n] = s.mul_add(value, s.splat(weights[r][column]), sums[r][n]);
             }
         }
-        for r in 0..R {
-            s.store(sums[r], &mut group.sums[r * width..][..width].as_chunks_mut::<LANES>().0[lanes]);
+    }
+    for r in 0..R {
+        for n in 0..N {
+            s.store(sums[r][n], &mut group.sums[r * width..].as_chunks_mut::<LANES>().0[at + n]);
         }
     }
 }

@@ -95,8 +95,8 @@ impl Block {
 
     /// `[B, L, width]` to the same.
     fn forward(&self, layer: usize, x: &Array, rope: &Rope, pass: &mut Pass<'_>) -> Result<Array> {
-        let h = self.attention.add_normalised(layer, x, &self.attention_norm, rope, pass)?;
-        Ok(self.mlp.add_normalised(&h, &self.mlp_norm)?)
+        let attended = self.attention.attend(layer, x, &self.attention_norm, rope, pass)?;
+        Ok(self.mlp.add_after(x, &self.attention.output, &attended, &self.mlp_norm)?)
     }
 }
 
@@ -120,23 +120,15 @@ impl Attention {
         })
     }
 
-    /// `x`, `[B, L, width]`, plus what attention makes of `x` normalised.
-    fn add_normalised(
-        &self,
-        layer: usize,
-        x: &Array,
-        norm: &RmsNorm,
-        rope: &Rope,
-        pass: &mut Pass<'_>,
-    ) -> Result<Array> {
+    /// What attention over `x` normalised, `[B, L, width]`, yields before its output projection: `[B, L, heads * head_dim]`.
+    fn attend(&self, layer: usize, x: &Array, norm: &RmsNorm, rope: &Rope, pass: &mut Pass<'_>) -> Result<Array> {
         let layers = [(&self.queries, self.heads), (&self.keys, self.kv_heads), (&self.values, self.kv_heads)];
         let [queries, keys, values] = Linear::project(x, Some(norm), layers)?;
         let (queries, keys) = match &self.norms {
             Some([of_queries, of_keys]) => (of_queries.forward(&queries)?, of_keys.forward(&keys)?),
             None => (queries, keys),
         };
-        let attended = pass.attend(layer, &queries, &keys, values, rope, self.scale)?;
-        Ok(self.output.add_to(x, &attended)?)
+        pass.attend(layer, &queries, &keys, values, rope, self.scale)
     }
 }
 

@@ -28,15 +28,17 @@ impl Gated {
         self.down.forward(&self.inner(x)?)
     }
 
-    /// `x` plus what the unit makes of `x` normalised.
+    /// `h` plus what the unit makes of `h` normalised, where `h` is `x` plus what `output` makes of `attended`: what follows
+    /// attention in a layer.
     ///
     /// # Errors
     /// When the shapes do not fit.
-    pub fn add_normalised(&self, x: &Array, norm: &RmsNorm) -> Result<Array> {
-        match ops::feed_forward(x, norm, self) {
-            Some(sum) => sum,
-            None => self.down.add_to(x, &self.inner(&norm.forward(x)?)?),
+    pub fn add_after(&self, x: &Array, output: &Linear, attended: &Array, norm: &RmsNorm) -> Result<Array> {
+        if let Some(sum) = ops::feed_forward(x, output, attended, norm, self) {
+            return sum;
         }
+        let h = output.add_to(x, attended)?;
+        self.down.add_to(&h, &self.inner(&norm.forward(&h)?)?)
     }
 
     /// `activation(gate(x)) * up(x)`.

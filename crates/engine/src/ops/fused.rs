@@ -55,15 +55,24 @@ impl Layer {
     fn bias<'v>(&self, inputs: &[View<'v>]) -> Option<Cow<'v, [f32]>> {
         self.bias.map(|index| inputs[index].elements())
     }
+
+    /// `residual` plus what the layer makes of `x`.
+    fn add(&self, x: &[f32], residual: &[f32], inputs: &[View<'_>], out: &mut [f32]) {
+        let bias = self.bias(inputs);
+        let finish = match &bias {
+            Some(bias) => Finish::AddBoth { bias, residual },
+            None => Finish::AddTo(residual),
+        };
+        product(Path::best(), &self.panels.input(x), self.panels.packed(), finish, out);
+    }
 }
 
-/// The first of the inputs, normalised where a norm comes before.
-fn normalised<'v>(before: Option<Before>, inputs: &[View<'v>]) -> Cow<'v, [f32]> {
-    let x = inputs[0].elements();
-    let Some(Before { weight, eps }) = before else { return x };
+/// `x`, normalised where a norm comes before.
+fn normalised<'v>(x: &'v [f32], before: Option<Before>, inputs: &[View<'_>]) -> Cow<'v, [f32]> {
+    let Some(Before { weight, eps }) = before else { return x.into() };
     let mut out = vec![0.0; x.len()];
     if !x.is_empty() {
-        rms_norm(Path::best(), &x, &inputs[weight].elements(), eps, &mut out);
+        rms_norm(Path::best(), x, &inputs[weight].elements(), eps, &mut out);
     }
     out.into()
 }
@@ -95,7 +104,7 @@ pub(crate) fn project(x: &Array, norm: Option<&RmsNorm>, layers: &[(&Linear, i32
     let heads: Vec<usize> = layers.iter().map(|(_, heads)| usize::try_from(*heads).unwrap_or(1)).collect();
     let length = usize::try_from(length).unwrap_or(0);
     Some(compute(c"annulus projections", &inputs, &likes, move |inputs, outputs| {
-        let x = all[0].panels.input(&normalised(before, inputs));
+        let x = all[0].panels.input(&normalised(&inputs[0].elements(), before, inputs));
         for ((layer, heads), out) in all.iter().zip(&heads).zip(outputs) {
             let bias = layer.bias(inputs);
             let finish = bias.as_deref().map_or(Finish::Store, Finish::AddBias);
@@ -171,32 +180,38 @@ pub(crate) fn gate(x: &Array, unit: &Gated) -> Option<Result<Array>> {
     })))
 }
 
-/// `x` plus what a gated unit makes of `x` normalised. `None` as for [`project`].
-pub(crate) fn feed_forward(x: &Array, norm: &RmsNorm, unit: &Gated) -> Option<Result<Array>> {
-    if x.dtype() != Dtype::Float32 {
+/// `h` plus what a gated unit makes of `h` normalised, where `h` is `x` plus what `output` makes of `attended`. `None` as for
+/// [`project`].
+pub(crate) fn feed_forward(
+    x: &Array,
+    output: &Linear,
+    attended: &Array,
+    norm: &RmsNorm,
+    unit: &Gated,
+) -> Option<Result<Array>> {
+    if x.dtype() != Dtype::Float32 || attended.dtype() != Dtype::Float32 {
         return None;
     }
-    let mut inputs = vec![x];
+    let mut inputs = vec![x, attended];
+    let output = layer(output, &mut inputs)?;
     let halves = Halves::new(unit, &mut inputs)?;
     let down = layer(&unit.down, &mut inputs)?;
-    let before = Some(before(norm, x, &mut inputs)?);
+    let before = before(norm, x, &mut inputs)?;
     let (first, last) = (halves.both[0].panels.packed(), down.panels.packed());
-    if first.outputs() != last.inputs() || first.inputs() != last.outputs() {
+    let residual = output.panels.packed();
+    if first.outputs() != last.inputs() || [first.inputs(), residual.outputs()] != [last.outputs(); 2] {
         return None;
     }
-    if let Err(error) = halves.both[0].panels.checked(x) {
+    let fits = halves.both[0].panels.checked(x).and_then(|_| output.panels.checked(attended));
+    if let Err(error) = fits {
         return Some(Err(error));
     }
     Some(one(compute(c"annulus feed-forward", &inputs, &[Like::floats(x.shape())], move |inputs, outputs| {
-        let x = halves.both[0].panels.input(&normalised(before, inputs));
+        let mut h = vec![0.0; outputs[0].elements::<f32>().len()];
+        output.add(&inputs[1].elements(), &inputs[0].elements(), inputs, &mut h);
+        let x = halves.both[0].panels.input(&normalised(&h, Some(before), inputs));
         let mut inner = vec![0.0; x.rows() * down.panels.packed().inputs()];
         halves.apply(&x, inputs, &mut inner);
-        let residual = inputs[0].elements::<f32>();
-        let bias = down.bias(inputs);
-        let finish = match &bias {
-            Some(bias) => Finish::AddBoth { bias, residual: &residual },
-            None => Finish::AddTo(&residual),
-        };
-        product(Path::best(), &down.panels.input(&inner), down.panels.packed(), finish, outputs[0].elements());
+        down.add(&inner, &h, inputs, outputs[0].elements());
     })))
 }

@@ -69,6 +69,8 @@ impl Simd for Avx2 {
     type F = [__m256; 2];
     type I = [__m256i; 2];
 
+    const REGISTERS: usize = 8;
+
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [simd!(_mm256_set1_ps(x)); 2]

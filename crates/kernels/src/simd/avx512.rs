@@ -48,6 +48,8 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
     type F = __m512;
     type I = __m512i;
 
+    const REGISTERS: usize = 32;
+
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
         simd!(_mm512_set1_ps(x))

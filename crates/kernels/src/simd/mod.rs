@@ -143,6 +143,9 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// Sixteen 32-bit words.
     type I: Copy;
 
+    /// Vectors that registers hold.
+    const REGISTERS: usize;
+
     fn splat(self, x: f32) -> Self::F;
     fn load(self, from: &[f32; LANES]) -> Self::F;
     fn store(self, x: Self::F, to: &mut [f32; LANES]);

@@ -33,6 +33,8 @@ impl Simd for Portable {
     type F = [f32; LANES];
     type I = [u32; LANES];
 
+    const REGISTERS: usize = 8;
+
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]
