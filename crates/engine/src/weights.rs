@@ -10,6 +10,7 @@ use mlx_rs::{Array, Dtype};
 
 use annulus_kernels::dequantize;
 use annulus_kernels::input::Activations;
+use annulus_kernels::packed::FloatType;
 
 use crate::checkpoint::{self, Checkpoint, Config, LoadError, Loss, Plain, SMALLEST_GROUP, TensorData};
 use crate::device::Backend;
@@ -37,8 +38,8 @@ pub struct Weights<'a> {
     pub dtype: Dtype,
     /// What becomes of quantized matrices that are not kept in panels.
     pub representation: Representation,
-    /// Whether quantized matrices are kept in the layout of this project's kernels, where those know them; and what
-    /// activations become in products with them.
+    /// Whether matrices of integers and of halves are kept in the layout of this project's kernels, where those know them; and
+    /// what activations become in products with integers.
     pub panels: Option<Activations>,
     /// The matrices that were requantized so far.
     pub requantized: Requantized,
@@ -78,7 +79,10 @@ impl Weights<'_> {
     pub fn matrix(&self, path: &str, outputs: usize, inputs: usize) -> Result<Matrix, LoadError> {
         let name = format!("{path}.weight");
         match self.checkpoint.tensor(&name, Some(&[outputs, inputs]))? {
-            TensorData::Plain(plain) => Ok(Matrix::Dense { transposed: self.plain(&name, &plain)?.t() }),
+            TensorData::Plain(plain) => match self.halves_in_panels(&plain, [outputs, inputs]) {
+                Some(panels) => Ok(Matrix::Panels(panels)),
+                None => Ok(Matrix::Dense { transposed: self.plain(&name, &plain)?.t() }),
+            },
             TensorData::Affine(affine) => match self.representation {
                 _ if let Some(panels) = self.in_panels(&name, &affine)? => Ok(Matrix::Panels(panels)),
                 Representation::Packed => Ok(Matrix::Affine(self.packed(&name, &affine)?)),
@@ -248,12 +252,24 @@ impl Weights<'_> {
     fn in_panels(&self, name: &str, affine: &checkpoint::Affine<'_>) -> Result<Option<Panels>, LoadError> {
         let (Some(activations), Some(outputs)) = (self.panels, affine.shape.first()) else { return Ok(None) };
         let panels = self.numbers(name, affine, |source| Panels::new(source, *outputs, activations))?;
-        for part in [&affine.packed, &affine.scales, &affine.biases] {
-            if let (Some(place), Cow::Borrowed(bytes), true) = (part.place, &part.bytes, panels.is_some()) {
-                place.file.release(bytes);
-            }
+        if panels.is_some() {
+            [&affine.packed, &affine.scales, &affine.biases].into_iter().for_each(release);
         }
         Ok(panels)
+    }
+
+    /// A matrix of halves in the layout of the kernels, if they are used and know it: half the memory of float32, and half the
+    /// time of reading it.
+    fn halves_in_panels(&self, plain: &Plain<'_>, [outputs, inputs]: [usize; 2]) -> Option<Panels> {
+        let floats = match plain.dtype {
+            checkpoint::Dtype::F16 => FloatType::F16,
+            checkpoint::Dtype::BF16 => FloatType::Bf16,
+            _ => return None,
+        };
+        self.panels.filter(|_| self.dtype == Dtype::Float32)?;
+        let panels = Panels::dense(&plain.bytes, floats, outputs, inputs)?;
+        release(plain);
+        Some(panels)
     }
 
     /// A quantized tensor spelled out in float32.
@@ -318,6 +334,13 @@ impl Weights<'_> {
 
     fn failed(&self, name: &str, error: &mlx_rs::error::Exception) -> LoadError {
         LoadError::tensor(self.checkpoint.path(), name, format!("was refused by MLX: {error}"))
+    }
+}
+
+/// Lets go of a mapped file's pages that nobody will read again.
+fn release(plain: &Plain<'_>) {
+    if let (Some(place), Cow::Borrowed(bytes)) = (plain.place, &plain.bytes) {
+        place.file.release(bytes);
     }
 }
 

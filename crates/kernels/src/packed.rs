@@ -1,4 +1,4 @@
-//! Quantized matrices in the order in which the kernels read them.
+//! Matrices in the order in which the kernels read them.
 //!
 //! A *panel* is sixteen outputs, one a lane. Along the inputs a panel is a row of groups; a group holds the integers of
 //! its sixteen outputs and then their scales and biases, so a product reads memory once, from front to back. All parts
@@ -7,18 +7,21 @@
 //! - 8 bits: line `q` of a group has in its word `n` the inputs `4 q .. 4 q + 4` of output `n`, one a byte;
 //! - 4 bits: line `q` has in its word `n` the inputs `8 q .. 8 q + 4` in the lower halves of its bytes and the inputs
 //!   `8 q + 4 .. 8 q + 8` in the upper ones;
-//! - scales and biases: sixteen and sixteen of them, halves in one line, float32 in two.
+//! - scales and biases: sixteen and sixteen of them, halves in one line, float32 in two;
+//! - halves, of matrices that are not quantized: line `q` has input `2 q` of the sixteen outputs and then input `2 q + 1`. They
+//!   have no scales, and a group is 32 of them.
 //!
 //! That is what four-byte dot products take as it lies; for float32 a shift and a look-up bring out sixteen numbers.
 
 use crate::dequantize::Affine;
+use crate::input::GROUP;
 use crate::lines::{Line, Lines};
 use crate::pool::{self, Parts};
 use crate::simd::LANES;
 
-/// How scales and biases are stored.
+/// How scales and biases are stored, or the numbers of a matrix that is not quantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScaleType {
+pub enum FloatType {
     /// IEEE halves.
     F16,
     /// bfloat16.
@@ -27,10 +30,18 @@ pub enum ScaleType {
     F32,
 }
 
-impl ScaleType {
+impl FloatType {
     /// Lines that the scales and biases of a group take.
-    pub(crate) fn lines(self) -> usize {
+    fn lines(self) -> usize {
         if self == Self::F32 { 2 } else { 1 }
+    }
+
+    /// What the bits of a half stand for.
+    fn number(self, bits: u16) -> f32 {
+        match self {
+            Self::F16 => half::f16::from_bits(bits).to_f32(),
+            Self::Bf16 | Self::F32 => half::bf16::from_bits(bits).to_f32(),
+        }
     }
 
     fn exact(self, x: f32) -> bool {
@@ -43,7 +54,7 @@ impl ScaleType {
     }
 }
 
-/// A quantized matrix, one row an output, ready for products.
+/// A matrix of integers with scales or of halves, one row an output, ready for products.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packed {
     pub(crate) lines: Lines,
@@ -56,20 +67,25 @@ pub(crate) struct Shape {
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
     pub(crate) group_size: usize,
-    /// 4 or 8.
+    /// 4 or 8 for integers, 16 for halves.
     pub(crate) bits: usize,
-    pub(crate) scales: ScaleType,
+    pub(crate) floats: FloatType,
 }
 
 impl Shape {
-    /// Lines of a group's integers.
+    /// Whether numbers are what they are, without scales.
+    pub(crate) fn is_dense(self) -> bool {
+        self.bits == 16
+    }
+
+    /// Lines of a group's numbers.
     pub(crate) fn quants(self) -> usize {
         self.group_size * self.bits / 32
     }
 
     /// Lines of a group.
     pub(crate) fn group_lines(self) -> usize {
-        self.quants() + self.scales.lines()
+        self.quants() + if self.is_dense() { 0 } else { self.floats.lines() }
     }
 
     /// Lines of a panel.
@@ -101,16 +117,41 @@ impl Packed {
             return None;
         }
         let all = || scales.iter().chain(biases);
-        let exact = [ScaleType::F16, ScaleType::Bf16].into_iter().find(|kind| all().all(|x| kind.exact(*x)));
+        let exact = [FloatType::F16, FloatType::Bf16].into_iter().find(|kind| all().all(|x| kind.exact(*x)));
         let shape = Shape {
             outputs,
             inputs: groups * group_size,
             group_size,
             bits: if bits <= 4 { 4 } else { 8 },
-            scales: exact.unwrap_or(ScaleType::F32),
+            floats: exact.unwrap_or(FloatType::F32),
         };
-        let lines = Lines::build(shape.panels() * shape.panel_lines(), |lines| fill(shape, source, lines));
+        let lines = Lines::build(shape.panels() * shape.panel_lines(), |lines| {
+            fill(shape, lines, |panel, lines| fill_panel(shape, panel, source, lines));
+        });
         Some(Self { lines, shape })
+    }
+
+    /// Packs a matrix of halves: `numbers` are little-endian, row after row.
+    ///
+    /// `None` when there is no product for it: for float32, and for rows that are no whole number of groups of 32.
+    #[must_use]
+    pub fn dense(numbers: &[u8], floats: FloatType, outputs: usize, inputs: usize) -> Option<Self> {
+        let (halves, _) = numbers.as_chunks::<2>();
+        let fits = floats != FloatType::F32 && inputs > 0 && inputs.is_multiple_of(GROUP);
+        if !fits || outputs.checked_mul(inputs)? != halves.len() || numbers.len() % 2 != 0 {
+            return None;
+        }
+        let shape = Shape { outputs, inputs, group_size: GROUP, bits: 16, floats };
+        let lines = Lines::build(shape.panels() * shape.panel_lines(), |lines| {
+            fill(shape, lines, |panel, lines| fill_halves(shape, panel, halves, lines));
+        });
+        Some(Self { lines, shape })
+    }
+
+    /// Whether the numbers are halves, which meet activations in float32 only.
+    #[must_use]
+    pub fn is_dense(&self) -> bool {
+        self.shape.is_dense()
     }
 
     /// Rows.
@@ -127,8 +168,8 @@ impl Packed {
 
     /// How scales and biases are stored.
     #[must_use]
-    pub fn scale_type(&self) -> ScaleType {
-        self.shape.scales
+    pub fn float_type(&self) -> FloatType {
+        self.shape.floats
     }
 
     /// Bytes of memory.
@@ -137,7 +178,7 @@ impl Packed {
         size_of_val(&*self.lines)
     }
 
-    /// Writes row `row` to `out` in float32: `scale * q + bias`.
+    /// Writes row `row` to `out` in float32: of integers `scale * q + bias`.
     ///
     /// # Panics
     /// When there is no such row, or `out` is not as long as one.
@@ -146,6 +187,12 @@ impl Packed {
         assert!(row < outputs && out.len() == inputs, "row {row} of {outputs}, {} of {inputs}", out.len());
         let (panel, lane) = (row / LANES, row % LANES);
         let lines = &self.lines[panel * self.shape.panel_lines()..][..self.shape.panel_lines()];
+        if self.is_dense() {
+            for (line, out) in lines.iter().zip(out.as_chunks_mut::<2>().0) {
+                *out = [lane, LANES + lane].map(|index| self.shape.floats.number(half_at(line, index)));
+            }
+            return;
+        }
         let groups = lines.chunks_exact(self.shape.group_lines());
         for (group, out) in groups.zip(out.chunks_exact_mut(group_size)) {
             let (quants, scales) = group.split_at(self.shape.quants());
@@ -160,19 +207,16 @@ impl Packed {
 
     /// The scale and bias of one output in the lines behind a group's integers.
     fn scale(&self, lines: &[Line], lane: usize) -> (f32, f32) {
-        let half = |index: usize| (lines[0].0[index / 2] >> (index % 2 * 16)) as u16;
-        let (scale, bias) = (lane, LANES + lane);
-        match self.shape.scales {
-            ScaleType::F32 => (f32::from_bits(lines[0].0[lane]), f32::from_bits(lines[1].0[lane])),
-            ScaleType::F16 => (half::f16::from_bits(half(scale)).to_f32(), half::f16::from_bits(half(bias)).to_f32()),
-            ScaleType::Bf16 => {
-                (half::bf16::from_bits(half(scale)).to_f32(), half::bf16::from_bits(half(bias)).to_f32())
-            }
+        let number = |index: usize| self.shape.floats.number(half_at(&lines[0], index));
+        match self.shape.floats {
+            FloatType::F32 => (f32::from_bits(lines[0].0[lane]), f32::from_bits(lines[1].0[lane])),
+            FloatType::F16 | FloatType::Bf16 => (number(lane), number(LANES + lane)),
         }
     }
 }
 
-fn fill(shape: Shape, source: Affine<'_>, lines: &mut [Line]) {
+/// Has the lines of every panel filled.
+fn fill(shape: Shape, lines: &mut [Line], panel_of: impl Fn(usize, &mut [Line]) + Sync) {
     let panel_lines = shape.panel_lines();
     if panel_lines == 0 {
         return;
@@ -184,7 +228,7 @@ fn fill(shape: Shape, source: Affine<'_>, lines: &mut [Line]) {
         for panel in (piece * step..(piece + 1) * step).take_while(|panel| *panel < shape.panels()) {
             // SAFETY: the panels' lines do not overlap, and each is in one piece.
             let lines = unsafe { lines.part(panel * panel_lines, panel_lines) };
-            fill_panel(shape, panel, source, lines);
+            panel_of(panel, lines);
         }
     });
 }
@@ -208,9 +252,30 @@ fn fill_panel(shape: Shape, panel: usize, source: Affine<'_>, lines: &mut [Line]
                 (8, 8) => quants.iter_mut().zip(words).for_each(|(line, word)| line.0[lane] = *word),
                 (bits, _) => fill_any(words, bits, shape, quants, lane),
             }
-            store_scale(shape.scales, scales, lane, source.scales[index], source.biases[index]);
+            store_scale(shape.floats, scales, lane, source.scales[index], source.biases[index]);
         }
     }
+}
+
+fn fill_halves(shape: Shape, panel: usize, halves: &[[u8; 2]], lines: &mut [Line]) {
+    for lane in 0..LANES.min(shape.outputs - panel * LANES) {
+        let row = &halves[(panel * LANES + lane) * shape.inputs..][..shape.inputs];
+        for (pair, line) in row.as_chunks::<2>().0.iter().zip(lines.iter_mut()) {
+            for (at, half) in pair.iter().enumerate() {
+                put_half(line, at * LANES + lane, u16::from_le_bytes(*half));
+            }
+        }
+    }
+}
+
+/// The half at place `index` of a line.
+fn half_at(line: &Line, index: usize) -> u16 {
+    (line.0[index / 2] >> (index % 2 * 16)) as u16
+}
+
+/// Stores the half at place `index` of a line where nothing was.
+fn put_half(line: &mut Line, index: usize, half: u16) {
+    line.0[index / 2] |= u32::from(half) << (index % 2 * 16);
 }
 
 /// Eight 4-bit integers in a word, from neighbours in neighbouring bits to halves of bytes that lie four apart.
@@ -237,17 +302,17 @@ fn fill_any(words: &[u32], bits: usize, shape: Shape, quants: &mut [Line], lane:
     }
 }
 
-fn store_scale(kind: ScaleType, lines: &mut [Line], lane: usize, scale: f32, bias: f32) {
+fn store_scale(kind: FloatType, lines: &mut [Line], lane: usize, scale: f32, bias: f32) {
     let bits = |x: f32| match kind {
-        ScaleType::F16 => half::f16::from_f32(x).to_bits(),
+        FloatType::F16 => half::f16::from_f32(x).to_bits(),
         _ => half::bf16::from_f32(x).to_bits(),
     };
-    if kind == ScaleType::F32 {
+    if kind == FloatType::F32 {
         (lines[0].0[lane], lines[1].0[lane]) = (scale.to_bits(), bias.to_bits());
         return;
     }
     for (index, x) in [(lane, scale), (LANES + lane, bias)] {
-        lines[0].0[index / 2] |= u32::from(bits(x)) << (index % 2 * 16);
+        put_half(&mut lines[0], index, bits(x));
     }
 }
 
@@ -270,16 +335,16 @@ pub(crate) mod tests {
     }
 
     impl Source {
-        pub(crate) fn new(outputs: usize, groups: usize, group_size: usize, bits: usize, kind: ScaleType) -> Self {
+        pub(crate) fn new(outputs: usize, groups: usize, group_size: usize, bits: usize, kind: FloatType) -> Self {
             let mut state = (outputs * 31 + groups * 7 + bits) as u32;
             let mut random = move || {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 state ^ (state >> 15)
             };
             let round = |x: f32| match kind {
-                ScaleType::F16 => half::f16::from_f32(x).to_f32(),
-                ScaleType::Bf16 => half::bf16::from_f32(x).to_f32(),
-                ScaleType::F32 => x,
+                FloatType::F16 => half::f16::from_f32(x).to_f32(),
+                FloatType::Bf16 => half::bf16::from_f32(x).to_f32(),
+                FloatType::F32 => x,
             };
             let words = (0..outputs * groups * group_size * bits / 32).map(|_| random()).collect();
             let mut number = |width: f32| round((random() as f32 / u32::MAX as f32 - 0.5) * width);
@@ -307,7 +372,7 @@ pub(crate) mod tests {
 
     pub(crate) fn source() -> impl Strategy<Value = Source> {
         let group = prop_oneof![Just(32usize), Just(64), Just(128)];
-        let kind = prop_oneof![Just(ScaleType::F16), Just(ScaleType::Bf16), Just(ScaleType::F32)];
+        let kind = prop_oneof![Just(FloatType::F16), Just(FloatType::Bf16), Just(FloatType::F32)];
         let bits = prop_oneof![4 => Just(4usize), 4 => Just(8), 1 => Just(2), 1 => Just(3), 1 => Just(5), 1 => Just(6)];
         (0usize..70, 1usize..6, group, bits, kind)
             .prop_map(|(n, k, group, bits, kind)| Source::new(n, k, group, bits, kind))
@@ -328,22 +393,62 @@ pub(crate) mod tests {
         }
     }
 
+    /// Halves from bits, of every kind but those that are no numbers.
+    pub(crate) fn halves(outputs: usize, inputs: usize, kind: FloatType) -> (Vec<u8>, Vec<f32>) {
+        let numbers = (0..outputs * inputs).map(|i| ((i * 7919 % 4001) as f32 - 2000.0) / 900.0);
+        let bits: Vec<u16> = match kind {
+            FloatType::F16 => numbers.map(|x| half::f16::from_f32(x).to_bits()).collect(),
+            _ => numbers.map(|x| half::bf16::from_f32(x).to_bits()).collect(),
+        };
+        (
+            bits.iter().flat_map(|bits| bits.to_le_bytes()).collect(),
+            bits.iter().map(|bits| kind.number(*bits)).collect(),
+        )
+    }
+
+    #[test]
+    fn halves_come_back_as_they_went_in() {
+        for (outputs, inputs) in [(1, 32), (16, 64), (37, 96), (0, 32)] {
+            for kind in [FloatType::F16, FloatType::Bf16] {
+                let (bytes, numbers) = halves(outputs, inputs, kind);
+                let packed = Packed::dense(&bytes, kind, outputs, inputs).unwrap();
+                assert_eq!(packed.bytes(), outputs.next_multiple_of(16) * inputs * 2);
+                for (row, want) in numbers.chunks(inputs).enumerate() {
+                    let mut found = vec![f32::NAN; inputs];
+                    packed.row(row, &mut found);
+                    assert_eq!(found, want);
+                }
+            }
+        }
+        let (bytes, _) = halves(4, 64, FloatType::F16);
+        for (numbers, kind, outputs, inputs) in [
+            (&bytes[..], FloatType::F32, 4, 64),
+            (&bytes[1..], FloatType::F16, 4, 64),
+            (&bytes[2..], FloatType::F16, 4, 64),
+            (&bytes[..], FloatType::F16, 16, 16),
+            (&bytes[..], FloatType::F16, usize::MAX, 64),
+            (&[], FloatType::F16, 4, 0),
+        ] {
+            assert_eq!(Packed::dense(numbers, kind, outputs, inputs), None);
+        }
+    }
+
     #[test]
     fn scales_take_the_shortest_type_that_is_exact() {
-        for kind in [ScaleType::F16, ScaleType::Bf16, ScaleType::F32] {
+        for kind in [FloatType::F16, FloatType::Bf16, FloatType::F32] {
             let mut source = Source::new(40, 3, 32, 4, kind);
             // Beyond what a half can hold.
-            source.scales[7] = if kind == ScaleType::F16 { 1.5 } else { 98_304.0 };
+            source.scales[7] = if kind == FloatType::F16 { 1.5 } else { 98_304.0 };
             let packed = source.packed();
-            assert_eq!(packed.scale_type(), kind);
-            let a_group = 16 * 32 / 2 + if kind == ScaleType::F32 { 128 } else { 64 };
+            assert_eq!(packed.float_type(), kind);
+            let a_group = 16 * 32 / 2 + if kind == FloatType::F32 { 128 } else { 64 };
             assert_eq!(packed.bytes(), 3 * 3 * a_group);
         }
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let source = Source::new(4, 2, 32, 4, ScaleType::F32);
+        let source = Source::new(4, 2, 32, 4, FloatType::F32);
         let affine = source.affine();
         for wrong in [
             Affine { bits: 9, ..affine },

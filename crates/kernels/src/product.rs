@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use crate::input::{Eight, GROUP, Input, Numbers, blocks};
 use crate::lines::Line;
-use crate::packed::{Packed, ScaleType, Shape};
+use crate::packed::{FloatType, Packed, Shape};
 use crate::pool::{self, Parts};
 use crate::simd::{self, Kernel, LANES, Path, Simd};
 use crate::tiles::{Dots, Tiles};
@@ -98,6 +98,7 @@ pub fn gated(path: Path, x: &Input, w: [&Packed; 2], bias: [Option<&[f32]>; 2], 
 fn check(x: &Input, w: &Packed, out: &[f32]) {
     assert_eq!(x.width, w.inputs(), "the activations' width and the matrix's inputs");
     assert_eq!(out.len(), x.rows * w.outputs(), "the result's length");
+    assert!(!w.is_dense() || matches!(x.numbers, Numbers::F32(_)), "halves meet activations in float32");
 }
 
 /// Divides a matrix's panels into pieces of work, of which a thread does several, so that all end at about the same time.
@@ -126,7 +127,7 @@ impl<'a> Panel<'a> {
         Self { lines: &w.lines[panel * lines..][..lines], shape: w.shape, cold }
     }
 
-    /// The integers of a group.
+    /// The numbers of a group.
     #[inline(always)]
     fn quants(&self, group: usize) -> &'a [Line] {
         &self.lines[group * self.shape.group_lines()..][..self.shape.quants()]
@@ -137,11 +138,9 @@ impl<'a> Panel<'a> {
     fn group<S: Simd>(&self, s: S, group: usize) -> (&'a [Line], S::F, S::F) {
         let lines = &self.lines[group * self.shape.group_lines()..][..self.shape.group_lines()];
         let (quants, scales) = lines.split_at(self.shape.quants());
-        let halves = as_halves(&scales[0]);
-        let (scale, bias) = match self.shape.scales {
-            ScaleType::F16 => (s.load_f16(&halves[0]), s.load_f16(&halves[1])),
-            ScaleType::Bf16 => (s.load_bf16(&halves[0]), s.load_bf16(&halves[1])),
-            ScaleType::F32 => (s.load(as_floats(&scales[0])), s.load(as_floats(&scales[1]))),
+        let [scale, bias] = match self.shape.floats {
+            FloatType::F32 => [s.load(as_floats(&scales[0])), s.load(as_floats(&scales[1]))],
+            halves => load_halves(s, halves, &scales[0]),
         };
         (quants, scale, bias)
     }
@@ -167,6 +166,16 @@ impl Panel<'_> {
 fn as_halves(line: &Line) -> &[[u16; LANES]; 2] {
     // SAFETY: the same 64 bytes, of which all patterns are valid, less strictly aligned.
     unsafe { &*std::ptr::from_ref(line).cast() }
+}
+
+/// Twice sixteen halves.
+#[inline(always)]
+fn load_halves<S: Simd>(s: S, kind: FloatType, line: &Line) -> [S::F; 2] {
+    let halves = as_halves(line);
+    match kind {
+        FloatType::F16 => [s.load_f16(&halves[0]), s.load_f16(&halves[1])],
+        FloatType::Bf16 | FloatType::F32 => [s.load_bf16(&halves[0]), s.load_bf16(&halves[1])],
+    }
 }
 
 #[inline(always)]
@@ -204,8 +213,11 @@ impl<'a, const R: usize> Block<'a, R> {
 #[inline(always)]
 fn panels<S: Simd, const P: usize, const R: usize>(s: S, w: [Panel<'_>; P], x: Block<'_, R>) -> [[S::F; R]; P] {
     match x {
-        Block::F32 { numbers, sums } if w[0].shape.bits == 4 => floats::<S, P, R, true>(s, w, numbers, sums),
-        Block::F32 { numbers, sums } => floats::<S, P, R, false>(s, w, numbers, sums),
+        Block::F32 { numbers, sums } => match w[0].shape.bits {
+            4 => floats::<S, P, R, 4>(s, w, numbers, sums),
+            8 => floats::<S, P, R, 8>(s, w, numbers, sums),
+            _ => floats::<S, P, R, 16>(s, w, numbers, sums),
+        },
         Block::Int16 { bytes, scales, sums } => {
             // No closures around vectors: they would be compiled without the path's features.
             let mut y = [[s.splat(0.0); R]; P];
@@ -239,9 +251,9 @@ fn add_group<S: Simd, const R: usize>(
     }
 }
 
-/// Integers times float32. Two sums a row and panel, so that no addition waits for the one before.
+/// Numbers of `BITS` bits times float32.
 #[inline(always)]
-fn floats<S: Simd, const P: usize, const R: usize, const NIBBLES: bool>(
+fn floats<S: Simd, const P: usize, const R: usize, const BITS: usize>(
     s: S,
     w: [Panel<'_>; P],
     x: &[[f32; R]],
@@ -251,36 +263,69 @@ fn floats<S: Simd, const P: usize, const R: usize, const NIBBLES: bool>(
     let mut total = [[s.splat(0.0); R]; P];
     for (group, (x, sums)) in x.chunks_exact(size).zip(sums.chunks_exact(size / GROUP)).enumerate() {
         for p in 0..P {
-            let mut partial = [[s.splat(0.0); R]; 2];
             w[p].prefetch(s, group);
-            let (quants, scale, bias) = w[p].group(s, group);
-            if NIBBLES {
-                for (line, x) in quants.iter().zip(x.as_chunks::<8>().0) {
-                    let word = s.words(&line.0);
-                    let q = [s.nibble::<0>(word), s.nibble::<8>(word), s.nibble::<16>(word), s.nibble::<24>(word)];
-                    let r = [s.nibble::<4>(word), s.nibble::<12>(word), s.nibble::<20>(word), s.nibble::<28>(word)];
-                    for i in 0..4 {
-                        for row in 0..R {
-                            partial[0][row] = s.mul_add(q[i], s.splat(x[i][row]), partial[0][row]);
-                            partial[1][row] = s.mul_add(r[i], s.splat(x[4 + i][row]), partial[1][row]);
-                        }
-                    }
+            if BITS == 16 {
+                let partial = group_sums::<S, R, BITS>(s, w[p].quants(group), w[p].shape.floats, x);
+                for r in 0..R {
+                    total[p][r] = s.add(total[p][r], s.add(partial[0][r], partial[1][r]));
                 }
             } else {
-                for (line, x) in quants.iter().zip(x.as_chunks::<4>().0) {
-                    let word = s.words(&line.0);
-                    let q = [s.byte::<0>(word), s.byte::<8>(word), s.byte::<16>(word), s.byte::<24>(word)];
-                    for i in 0..4 {
-                        for row in 0..R {
-                            partial[i % 2][row] = s.mul_add(q[i], s.splat(x[i][row]), partial[i % 2][row]);
-                        }
-                    }
-                }
+                let (quants, scale, bias) = w[p].group(s, group);
+                let partial = group_sums::<S, R, BITS>(s, quants, w[p].shape.floats, x);
+                add_group(s, &mut total[p], &partial, scale, bias, sums);
             }
-            add_group(s, &mut total[p], &partial, scale, bias, sums);
         }
     }
     total
+}
+
+/// A group's numbers times activations: two sums a row, so that no addition waits for the one before.
+#[inline(always)]
+fn group_sums<S: Simd, const R: usize, const BITS: usize>(
+    s: S,
+    lines: &[Line],
+    halves: FloatType,
+    x: &[[f32; R]],
+) -> [[S::F; R]; 2] {
+    let mut sums = [[s.splat(0.0); R]; 2];
+    // Lines and activations in step, in chunks whose length is known.
+    match BITS {
+        4 => {
+            for (line, x) in lines.iter().zip(x.as_chunks::<8>().0) {
+                let word = s.words(&line.0);
+                let q = [s.nibble::<0>(word), s.nibble::<8>(word), s.nibble::<16>(word), s.nibble::<24>(word)];
+                let r = [s.nibble::<4>(word), s.nibble::<12>(word), s.nibble::<20>(word), s.nibble::<28>(word)];
+                for i in 0..4 {
+                    for row in 0..R {
+                        sums[0][row] = s.mul_add(q[i], s.splat(x[i][row]), sums[0][row]);
+                        sums[1][row] = s.mul_add(r[i], s.splat(x[4 + i][row]), sums[1][row]);
+                    }
+                }
+            }
+        }
+        8 => {
+            for (line, x) in lines.iter().zip(x.as_chunks::<4>().0) {
+                let word = s.words(&line.0);
+                let q = [s.byte::<0>(word), s.byte::<8>(word), s.byte::<16>(word), s.byte::<24>(word)];
+                for i in 0..4 {
+                    for row in 0..R {
+                        sums[i % 2][row] = s.mul_add(q[i], s.splat(x[i][row]), sums[i % 2][row]);
+                    }
+                }
+            }
+        }
+        _ => {
+            for (line, x) in lines.iter().zip(x.as_chunks::<2>().0) {
+                let q = load_halves(s, halves, line);
+                for i in 0..2 {
+                    for row in 0..R {
+                        sums[i][row] = s.mul_add(q[i], s.splat(x[i][row]), sums[i][row]);
+                    }
+                }
+            }
+        }
+    }
+    sums
 }
 
 /// Integers times integers of two signed bytes.
@@ -632,7 +677,7 @@ mod tests {
 
     use super::*;
     use crate::input::Activations;
-    use crate::packed::tests::{Source, source};
+    use crate::packed::tests::{Source, halves, source};
 
     fn activations(rows: usize, width: usize) -> Vec<f32> {
         (0..rows * width).map(|i| (((i * 7919) % 2003) as f32 - 1001.0) / 400.0).collect()
@@ -683,6 +728,32 @@ mod tests {
         }
 
         #[test]
+        fn halves_agree_with_float64(outputs in 1usize..70, groups in 1usize..6, rows in 0usize..20, brain in any::<bool>()) {
+            let kind = if brain { FloatType::Bf16 } else { FloatType::F16 };
+            let inputs = groups * GROUP;
+            let (bytes, numbers) = halves(outputs, inputs, kind);
+            let packed = Packed::dense(&bytes, kind, outputs, inputs).unwrap();
+            let x = activations(rows, inputs);
+            for path in Path::available() {
+                let product_of = |x: &[f32]| {
+                    let input = Input::new(path, x, inputs, Activations::F32).unwrap();
+                    let mut out = vec![f32::NAN; input.rows() * outputs];
+                    product(path, &input, &packed, Finish::Store, &mut out);
+                    out
+                };
+                let out = product_of(&x);
+                let alone: Vec<f32> = x.chunks(inputs).flat_map(product_of).collect();
+                prop_assert!(out == alone, "{path}: a row does not depend on its neighbours");
+                for (index, found) in out.iter().enumerate() {
+                    let (x, w) = (&x[index / outputs * inputs..], &numbers[index % outputs * inputs..]);
+                    let terms = x.iter().zip(w).take(inputs).map(|(x, w)| f64::from(*x) * f64::from(*w));
+                    let (want, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+                    prop_assert!((f64::from(*found) - want).abs() <= size * 1e-6, "{path}: {found} {want}");
+                }
+            }
+        }
+
+        #[test]
         fn a_row_does_not_depend_on_its_neighbours(source in source().prop_filter("outputs", |s| s.outputs > 0), rows in 1usize..20) {
             let x = activations(rows, source.inputs);
             let packed = source.packed();
@@ -702,7 +773,7 @@ mod tests {
 
         #[test]
         fn gates(groups in 1usize..4, outputs in 1usize..50, rows in 0usize..11, bits in prop_oneof![Just([4usize, 4]), Just([8, 4])]) {
-            use crate::packed::ScaleType::{F16, F32};
+            use crate::packed::FloatType::{F16, F32};
             let sources = [Source::new(outputs, groups, 32, bits[0], F16), Source::new(outputs, groups, 32, bits[1], F32)];
             let packed = sources.each_ref().map(Source::packed);
             let x = activations(rows, sources[0].inputs);
@@ -734,7 +805,7 @@ mod tests {
     /// Sums of many terms, whose errors average out: a twenty-thousandth of their size at most.
     #[test]
     fn integers_are_close_in_a_layer_of_ordinary_size() {
-        let (rows, source) = (37, Source::new(400, 18, 32, 4, ScaleType::F16));
+        let (rows, source) = (37, Source::new(400, 18, 32, 4, FloatType::F16));
         let x = activations(rows, source.inputs);
         for path in Path::available() {
             let run = |kind| {

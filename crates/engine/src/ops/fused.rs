@@ -90,7 +90,7 @@ pub(crate) fn project(x: &Array, norm: Option<&RmsNorm>, layers: &[(&Linear, i32
         Some(norm) => Some(before(norm, x, &mut inputs)?),
         None => None,
     };
-    if all.windows(2).any(|pair| pair[0].panels.packed().inputs() != pair[1].panels.packed().inputs()) {
+    if all.windows(2).any(|pair| !pair[0].panels.takes_what(&pair[1].panels)) {
         return None;
     }
     if let Err(error) = all[0].panels.checked(x) {
@@ -141,8 +141,8 @@ struct Halves {
 impl Halves {
     fn new<'a>(unit: &'a Gated, inputs: &mut Vec<&'a Array>) -> Option<Self> {
         let both = [layer(&unit.gate, inputs)?, layer(&unit.up, inputs)?];
-        let [first, second] = both.each_ref().map(|layer| layer.panels.packed());
-        if first.inputs() != second.inputs() || first.outputs() != second.outputs() {
+        let [first, second] = both.each_ref().map(|layer| &layer.panels);
+        if !first.takes_what(second) || first.outputs() != second.outputs() {
             return None;
         }
         let bend = match unit.activation {

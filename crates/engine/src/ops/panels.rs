@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annulus_kernels::dequantize::Affine;
 use annulus_kernels::input::{Activations, Input};
-use annulus_kernels::packed::Packed;
+use annulus_kernels::packed::{FloatType, Packed};
 use annulus_kernels::product::{Finish, product};
 use annulus_kernels::simd::Path;
 use mlx_rs::{Array, Dtype};
@@ -25,6 +25,18 @@ impl Panels {
     #[must_use]
     pub fn new(source: Affine<'_>, outputs: usize, activations: Activations) -> Option<Self> {
         Some(Self { packed: Arc::new(Packed::new(source, outputs)?), activations })
+    }
+
+    /// Packs a matrix of halves: `numbers` are little-endian, row after row. Its products take activations as they are.
+    #[must_use]
+    pub fn dense(numbers: &[u8], floats: FloatType, outputs: usize, inputs: usize) -> Option<Self> {
+        let packed = Arc::new(Packed::dense(numbers, floats, outputs, inputs)?);
+        Some(Self { packed, activations: Activations::F32 })
+    }
+
+    /// Whether products with both can share activations.
+    pub(super) fn takes_what(&self, other: &Self) -> bool {
+        self.packed.inputs() == other.packed.inputs() && self.activations == other.activations
     }
 
     pub(super) fn outputs(&self) -> i32 {
