@@ -29,6 +29,13 @@ test-kernels-asan: ## the kernels' tests under AddressSanitizer, with a nightly 
 	RUSTFLAGS=-Zsanitizer=address cargo +nightly test --locked --release --package annulus-kernels \
 	    --lib --target $$(rustc -vV | sed -n 's/^host: //p') --target-dir target/asan
 
+.PHONY: test-kernels-aarch64
+test-kernels-aarch64: ## the kernels' tests on an emulated aarch64, NEON: needs qemu-aarch64 and aarch64-linux-gnu-gcc (Debian: qemu-user, gcc-aarch64-linux-gnu)
+	rustup target add aarch64-unknown-linux-gnu
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+	    cargo test --locked --release --package annulus-kernels --lib --target aarch64-unknown-linux-gnu --target-dir target/aarch64
+
 .PHONY: bench-kernels
 bench-kernels: ## products of a small model on every path of this processor, beside dense float32
 	cargo run --locked --release --package annulus-kernels --example products

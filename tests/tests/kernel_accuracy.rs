@@ -3,11 +3,16 @@
 
 use annulus_engine::ops::{Cpu, Mlx, Ops, Panels};
 use annulus_engine::rope::{Rope, RopePositions, Scaling};
+use annulus_kernels::attention::{Attention, Columns, attend};
 use annulus_kernels::dequantize::Affine;
 use annulus_kernels::input::Activations;
+use annulus_kernels::packed::FloatType;
+use annulus_kernels::rope::Heads;
+use annulus_kernels::simd::Path;
 use annulus_tests::definition::Random;
-use mlx_rs::Array;
+use mlx_rs::fast::{ScaledDotProductAttentionMask, scaled_dot_product_attention};
 use mlx_rs::ops::{quantize, quantized_matmul};
+use mlx_rs::{Array, Dtype};
 
 /// Squares of errors, summed over everything that was compared.
 #[derive(Debug, Default)]
@@ -171,4 +176,120 @@ fn rotations() {
         }
     }
     errors.check("rotation");
+}
+
+/// Matrices of halves beside MLX's product with the same numbers in float32.
+#[test]
+fn products_with_halves() {
+    for (floats, dtype) in [(FloatType::F16, Dtype::Float16), (FloatType::Bf16, Dtype::Bfloat16)] {
+        let (mut random, mut errors) = (Random(13), Errors::default());
+        for rows in [1, 2, 3, 5, 8, 13, 17] {
+            let (outputs, inputs) = (1 + random.below(70), 32 * (1 + random.below(12)));
+            let halves = array(&random.floats(outputs * inputs), &[outputs, inputs]).as_dtype(dtype).unwrap();
+            let spelled = halves.as_dtype(Dtype::Float32).unwrap();
+            let words = halves.view_dtype(Dtype::Uint16).unwrap().contiguous().unwrap();
+            let bytes: Vec<u8> = words.try_as_slice::<u16>().unwrap().iter().flat_map(|x| x.to_le_bytes()).collect();
+            let x = random.floats(rows * inputs);
+            let w = wide(&numbers(&spelled));
+            let dot = |x: &[f32], w: &[f64]| x.iter().zip(w).map(|(x, w)| f64::from(*x) * w).sum();
+            let exact: Vec<f64> = x.chunks(inputs).flat_map(|x| w.chunks(inputs).map(move |w| dot(x, w))).collect();
+            let given = array(&x, &[rows, inputs]);
+            let panels = Panels::dense(&bytes, floats, outputs, inputs).unwrap();
+            let ours = panels.apply(&given, None, None).unwrap();
+            errors.add(&ours, &given.matmul(spelled.t()).unwrap(), &exact);
+        }
+        errors.check(&format!("{floats:?}"));
+    }
+}
+
+/// Queries at the end of their columns, each of which sees those before it and its own.
+struct Causal {
+    heads: usize,
+    kv_heads: usize,
+    length: usize,
+    columns: usize,
+    dim: usize,
+    queries: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+const SCALE: f32 = 0.3;
+
+impl Causal {
+    fn random(random: &mut Random, [heads, kv_heads]: [usize; 2], length: usize, columns: usize, dim: usize) -> Self {
+        let mut numbers = |heads: usize, length: usize| random.floats(heads * length * dim);
+        let [queries, keys, values] = [numbers(heads, length), numbers(kv_heads, columns), numbers(kv_heads, columns)];
+        Self { heads, kv_heads, length, columns, dim, queries, keys, values }
+    }
+
+    fn seen(&self, query: usize) -> usize {
+        self.columns - self.length + query + 1
+    }
+
+    /// `[length, heads * dim]`, in float64.
+    fn exact(&self) -> Vec<f64> {
+        let Self { heads, length, columns, dim, .. } = *self;
+        let mut out = Vec::new();
+        for (query, head) in (0..length).flat_map(|query| (0..heads).map(move |head| (query, head))) {
+            let kv = head / (heads / self.kv_heads);
+            let q = &self.queries[(head * length + query) * dim..][..dim];
+            let key = |column: usize| &self.keys[(kv * columns + column) * dim..][..dim];
+            let value = |column: usize| &self.values[(kv * columns + column) * dim..][..dim];
+            let dot = |k: &[f32]| q.iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
+            let scores: Vec<f64> = (0..self.seen(query)).map(|column| f64::from(SCALE) * dot(key(column))).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let of =
+                |i: usize| weights.iter().enumerate().map(|(c, w)| w / total * f64::from(value(c)[i])).sum::<f64>();
+            out.extend((0..dim).map(of));
+        }
+        out
+    }
+
+    fn ours(&self) -> Array {
+        let Self { heads, kv_heads, length, columns, dim, .. } = *self;
+        let of = |data, heads: usize, length: usize| Heads {
+            data,
+            shape: [1, heads, length],
+            strides: [heads * length * dim, length * dim, dim],
+            dim,
+        };
+        let asked = Attention {
+            queries: of(&self.queries, heads, length),
+            keys: Columns::F32(of(&self.keys, kv_heads, columns)),
+            values: Columns::F32(of(&self.values, kv_heads, columns)),
+            kv_heads,
+            scale: SCALE,
+            visible: &|_, query| [0..self.seen(query), 0..0, 0..0],
+        };
+        let mut out = vec![f32::NAN; length * heads * dim];
+        attend(Path::best(), asked, &mut out);
+        array(&out, &[length, heads * dim])
+    }
+
+    fn theirs(&self) -> Array {
+        let Self { heads, kv_heads, length, columns, dim, .. } = *self;
+        let [queries, keys, values] =
+            [(&self.queries, heads, length), (&self.keys, kv_heads, columns), (&self.values, kv_heads, columns)]
+                .map(|(numbers, heads, length)| array(numbers, &[1, heads, length, dim]));
+        let mask = Some(ScaledDotProductAttentionMask::Causal);
+        let out = scaled_dot_product_attention(queries, keys, values, SCALE, mask, None).unwrap();
+        out.transpose_axes(&[0, 2, 1, 3]).unwrap()
+    }
+}
+
+#[test]
+fn attention() {
+    let (mut random, mut errors) = (Random(17), Errors::default());
+    for heads in [[9, 3], [4, 4], [8, 1], [2, 1]] {
+        for dim in [16, 40, 64, 128] {
+            for (length, columns) in [(1, 1), (1, 7), (1, 300), (3, 130), (17, 17), (70, 200)] {
+                let causal = Causal::random(&mut random, heads, length, columns, dim);
+                errors.add(&causal.ours(), &causal.theirs(), &causal.exact());
+            }
+        }
+    }
+    errors.check("attention");
 }

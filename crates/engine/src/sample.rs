@@ -13,7 +13,8 @@ use annulus_kernels::sample::Choice;
 
 use crate::error::Result;
 use crate::job::{Sampling, TokenLogprob};
-use crate::{mlx, ops};
+use crate::mlx;
+use crate::ops::{self, Ops};
 
 /// Chooses tokens as a [`Sampling`] asks.
 #[derive(Debug)]
@@ -40,10 +41,14 @@ impl Sampler {
     /// # Errors
     /// When MLX refuses an operation.
     pub fn sample(&self, logits: &Array, step: u64) -> Result<Array> {
+        self.sample_with(ops::chosen(), logits, step)
+    }
+
+    fn sample_with(&self, ops: &dyn Ops, logits: &Array, step: u64) -> Result<Array> {
         if self.sampling.temperature <= 0.0 {
             return Ok(argmax_axis(logits, -1, false)?);
         }
-        ops::chosen().sample(logits, self, step)
+        ops.sample(logits, self, step)
     }
 
     /// How this project's kernels are told to cut a distribution.
@@ -174,26 +179,33 @@ mod tests {
     use std::f32::consts::LN_2;
 
     use super::*;
+    use crate::ops::{Cpu, Mlx};
 
     fn sampling(temperature: f32) -> Sampling {
         Sampling { temperature, seed: Some(7), ..Sampling::default() }
     }
 
-    /// How often each token is chosen in `n` steps.
-    fn frequencies(sampling: &Sampling, logits: &[f32], n: usize) -> Vec<usize> {
+    /// How often each token is chosen in `n` steps, by MLX's operations and by our kernels.
+    fn frequencies(sampling: &Sampling, logits: &[f32], n: usize) -> [Vec<usize>; 2] {
         mlx_rs::Device::set_default(&mlx_rs::Device::cpu());
         let row = Array::from_slice(logits, &[1, logits.len() as i32]);
         let sampler = Sampler::new(sampling);
-        let mut counts = vec![0; logits.len()];
-        for step in 0..n {
-            counts[sampler.sample(&row, step as u64).unwrap().item_cast::<u32>() as usize] += 1;
-        }
-        counts
+        let count = |ops: &dyn Ops| {
+            let mut counts = vec![0; logits.len()];
+            for step in 0..n {
+                let token = sampler.sample_with(ops, &row, step as u64).unwrap();
+                counts[token.item_cast::<u32>() as usize] += 1;
+            }
+            counts
+        };
+        [count(&Mlx), count(&Cpu)]
     }
 
     #[test]
     fn zero_temperature_takes_the_likeliest() {
-        assert_eq!(frequencies(&sampling(0.0), &[0.0, 3.0, 1.0, 2.9], 5), [0, 5, 0, 0]);
+        for counts in frequencies(&sampling(0.0), &[0.0, 3.0, 1.0, 2.9], 5) {
+            assert_eq!(counts, [0, 5, 0, 0]);
+        }
     }
 
     #[test]
@@ -205,7 +217,9 @@ mod tests {
             Sampling { min_p: 0.99, ..sampling(1.0) },
             Sampling { top_k: 3, top_p: 0.01, ..sampling(5.0) },
         ] {
-            assert_eq!(frequencies(&cut, &logits, 20), [0, 20, 0, 0], "{cut:?}");
+            for counts in frequencies(&cut, &logits, 20) {
+                assert_eq!(counts, [0, 20, 0, 0], "{cut:?}");
+            }
         }
     }
 
@@ -213,8 +227,8 @@ mod tests {
     const HALVES: [f32; 4] = [-3.0 * LN_2, -LN_2, -3.0 * LN_2, -2.0 * LN_2];
 
     /// Counts of 4,000 draws lie within five standard deviations of what the shares say.
-    fn assert_shares(counts: &[usize], shares: &[f64]) {
-        for (count, share) in counts.iter().zip(shares) {
+    fn assert_shares(counts: &[Vec<usize>; 2], shares: &[f64]) {
+        for (count, share) in counts.iter().flat_map(|counts| counts.iter().zip(shares)) {
             let expected = 4000.0 * share;
             let deviation = (4000.0 * share * (1.0 - share)).sqrt();
             assert!((*count as f64 - expected).abs() <= 5.0 * deviation, "{counts:?} for {shares:?}");
@@ -240,14 +254,17 @@ mod tests {
     fn a_seed_repeats_and_no_seed_does_not() {
         let logits: Vec<f32> = (0..512).map(|i| (i % 7) as f32 / 10.0).collect();
         let row = Array::from_slice(&logits, &[1, 512]);
-        let run = |sampling: &Sampling| -> Vec<u32> {
-            let sampler = Sampler::new(sampling);
-            (0..16).map(|step| sampler.sample(&row, step).unwrap().item_cast::<u32>()).collect()
-        };
         let seedless = Sampling { seed: None, ..sampling(1.0) };
-        assert_eq!(run(&sampling(1.0)), run(&sampling(1.0)));
-        assert_ne!(run(&sampling(1.0)), run(&Sampling { seed: Some(8), ..sampling(1.0) }));
-        assert_ne!(run(&seedless), run(&seedless));
+        for ops in [&Mlx as &dyn Ops, &Cpu] {
+            let run = |sampling: &Sampling| -> Vec<u32> {
+                let sampler = Sampler::new(sampling);
+                let token = |step| sampler.sample_with(ops, &row, step).unwrap().item_cast::<u32>();
+                (0..16).map(token).collect()
+            };
+            assert_eq!(run(&sampling(1.0)), run(&sampling(1.0)));
+            assert_ne!(run(&sampling(1.0)), run(&Sampling { seed: Some(8), ..sampling(1.0) }));
+            assert_ne!(run(&seedless), run(&seedless));
+        }
     }
 
     #[test]
