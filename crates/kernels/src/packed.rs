@@ -138,7 +138,7 @@ impl Packed {
     pub fn dense(numbers: &[u8], floats: FloatType, outputs: usize, inputs: usize) -> Option<Self> {
         let (halves, _) = numbers.as_chunks::<2>();
         let fits = floats != FloatType::F32 && inputs > 0 && inputs.is_multiple_of(GROUP);
-        if !fits || outputs.checked_mul(inputs)? != halves.len() || numbers.len() % 2 != 0 {
+        if !fits || outputs.checked_mul(inputs)? != halves.len() || !numbers.len().is_multiple_of(2) {
             return None;
         }
         let shape = Shape { outputs, inputs, group_size: GROUP, bits: 16, floats };
