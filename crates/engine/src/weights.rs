@@ -18,6 +18,10 @@ use crate::mlx::{self, Floats};
 use crate::nn::{Activation, Affine, Gated, Linear, Matrix, RmsNorm, Stack, Table};
 use crate::ops::Panels;
 
+/// Tensors of fewer bytes are copied: systems map up to a large page around a byte that is read, so a norm of each layer would
+/// keep a third of the file in memory.
+const LEAST_MAPPED: usize = 1 << 17;
+
 /// In which form quantized matrices are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Representation {
@@ -293,12 +297,13 @@ impl Weights<'_> {
         self.cast(name, array)
     }
 
-    /// A tensor as the checkpoint stores it: mapped where the backend can read the file's memory.
+    /// A tensor as the checkpoint stores it: mapped where the backend can read the file's memory and that is worth it.
     fn stored(&self, name: &str, plain: &Plain<'_>) -> Result<Array, LoadError> {
         let dtype = mlx_dtype(plain.dtype).ok_or_else(|| self.unusable(name))?;
         let shape: Vec<i32> = plain.shape.iter().map(|n| int(*n)).collect();
         if let (Some(place), Cow::Borrowed(bytes)) = (plain.place, &plain.bytes)
             && self.backend == Backend::Cpu
+            && bytes.len() >= LEAST_MAPPED
             && place.offset >= 8
             && bytes.as_ptr().align_offset(mlx::item_size(dtype)) == 0
         {
