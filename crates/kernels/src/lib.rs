@@ -39,4 +39,3 @@ pub mod rope;
 pub mod sample;
 pub mod sgemm;
 pub mod simd;
-mod tiles;

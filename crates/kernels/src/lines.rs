@@ -19,10 +19,6 @@ use crate::simd::LANES;
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u32; LANES]);
 
-impl Line {
-    pub(crate) const ZERO: Self = Self([0; LANES]);
-}
-
 /// Lines of a block, of which pages are taken as they are touched.
 const BLOCK: usize = (64 << 20) / size_of::<Line>();
 
@@ -138,7 +134,7 @@ mod tests {
 
     fn numbered(count: usize, salt: u32) -> Lines {
         Lines::build(count, |lines| {
-            assert!(lines.iter().all(|line| *line == Line::ZERO));
+            assert!(lines.iter().all(|line| line.0 == [0; LANES]));
             lines.iter_mut().zip(salt..).for_each(|(line, number)| line.0 = [number; LANES]);
         })
     }

@@ -5,14 +5,11 @@
 //! out is shared. Integers of a group are summed before their scale is applied, and the bias meets the sum of the
 //! activations, so no weight is ever spelled out.
 
-use std::cell::RefCell;
-
 use crate::input::{Eight, GROUP, Input, Numbers, blocks};
 use crate::lines::Line;
 use crate::packed::{FloatType, Packed, Shape};
 use crate::pool::{self, Parts};
 use crate::simd::{self, Kernel, LANES, Path, Simd};
-use crate::tiles::{Dots, Tiles};
 
 /// What happens to a product before it is stored.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +78,7 @@ pub fn product(path: Path, x: &Input, w: &Packed, finish: Finish<'_>, out: &mut 
     assert!(finish.bias().is_none_or(|bias| bias.len() == w.outputs()), "one bias an output");
     assert!(finish.residual().is_none_or(|residual| residual.len() == out.len()), "a residual has the result's shape");
     let out = Parts::new(out);
-    each_piece(w.shape, |first, end| simd::run(path, Plain { path, x, w, finish, out: &out, first, end }));
+    each_piece(w.shape, |first, end| simd::run(path, Plain { x, w, finish, out: &out, first, end }));
 }
 
 /// `out = gate(x * transpose(g) + g_bias) * (x * transpose(u) + u_bias)`: the first half of a gated unit.
@@ -92,7 +89,7 @@ pub fn gated(path: Path, x: &Input, w: [&Packed; 2], bias: [Option<&[f32]>; 2], 
     w.iter().for_each(|w| check(x, w, out));
     assert!(bias.iter().flatten().all(|bias| bias.len() == w[0].outputs()), "one bias an output");
     let out = Parts::new(out);
-    each_piece(w[0].shape, |first, end| simd::run(path, Gated { path, x, w, bias, gate, out: &out, first, end }));
+    each_piece(w[0].shape, |first, end| simd::run(path, Gated { x, w, bias, gate, out: &out, first, end }));
 }
 
 fn check(x: &Input, w: &Packed, out: &[f32]) {
@@ -386,110 +383,8 @@ fn add_integers<S: Simd>(
     *total = s.mul_add(bias, s.splat(x_sum), *total);
 }
 
-thread_local! {
-    /// Memory of earlier [`Tiled`]s: fresh memory would cost a page fault for every 64 lines.
-    static SCRATCH: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Drop for Tiled {
-    fn drop(&mut self) {
-        SCRATCH.with_borrow_mut(|scratch| scratch.push(std::mem::take(&mut self.bytes)));
-    }
-}
-
-/// Some panels of a matrix in the form in which the matrix unit takes them, and the unit, set up for this thread.
-struct Tiled {
-    tiles: Tiles,
-    /// Of a matrix of four bits: one integer a byte, panel after panel.
-    bytes: Vec<Line>,
-    first: usize,
-    dots: [Dots; AHEAD],
-}
-
-/// The bytes of 32 inputs of a panel: those that were spelled out from line `spelled` on, or the panel's own.
-#[inline(always)]
-fn weights<'a>(bytes: &'a [Line], w: Panel<'a>, spelled: usize, at: usize) -> &'a [Line; GROUP / 4] {
-    const LINES: usize = GROUP / 4;
-    let size = w.shape.group_size / GROUP;
-    let lines =
-        if w.shape.bits == 4 { &bytes[spelled + at * LINES..] } else { &w.quants(at / size)[at % size * LINES..] };
-    lines.first_chunk().expect("a group has as many lines")
-}
-
-/// Rows from which the unit is faster than the vectors: its operands have to be spelled out.
-const TILED_FROM: usize = 16;
-
-/// Groups that the unit multiplies before their sums are read: it takes its time, and has several under way.
-const AHEAD: usize = 8;
-
-impl Tiled {
-    /// The panels from `first` up to `end`, when the unit can multiply `x` with them and there are rows enough.
-    #[inline(always)]
-    fn new<S: Simd>(s: S, path: Path, x: &Input, w: &Packed, first: usize, end: usize) -> Option<Self> {
-        if !path.has_tiles() || x.rows < TILED_FROM || !matches!(x.numbers, Numbers::Int16 { .. }) {
-            return None;
-        }
-        let mut bytes = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
-        if w.shape.bits == 4 {
-            let count = (end - first) * w.shape.inputs / 4;
-            bytes.resize(count.max(bytes.len()), Line::ZERO);
-            let (pairs, _) = bytes[..count].as_chunks_mut::<2>();
-            let lines = w.shape.panel_lines();
-            let groups = w.lines[first * lines..end * lines].chunks_exact(w.shape.group_lines());
-            for (group, pairs) in groups.zip(pairs.chunks_exact_mut(w.shape.quants())) {
-                for (line, [low, high]) in group.iter().zip(pairs) {
-                    let word = s.words(&line.0);
-                    s.store_words(s.low_nibbles(word), &mut low.0);
-                    s.store_words(s.high_nibbles(word), &mut high.0);
-                }
-            }
-        }
-        Some(Self { tiles: Tiles::start()?, bytes, first, dots: [Dots::ZERO; AHEAD] })
-    }
-
-    /// Multiplies some groups, from group `from` on; `spelled` is where their panel's bytes begin.
-    #[inline(always)]
-    fn multiply(&mut self, w: Panel<'_>, spelled: usize, x: &[[[Eight; 8]; 2]], from: usize) {
-        let (fours, rest) = x.as_chunks::<4>();
-        let (outs, _) = self.dots.as_chunks_mut::<4>();
-        for (four, (x, out)) in fours.iter().zip(outs).enumerate() {
-            let at = from + 4 * four;
-            let w = [0, 1, 2, 3].map(|i| weights(&self.bytes, w, spelled, at + i));
-            self.tiles.dots4(x, w, out);
-        }
-        for (i, x) in rest.iter().enumerate() {
-            let at = 4 * fours.len() + i;
-            self.tiles.dots(x, weights(&self.bytes, w, spelled, from + at), &mut self.dots[at]);
-        }
-    }
-
-    /// Eight rows times a panel.
-    #[inline(always)]
-    fn panel<S: Simd>(&mut self, s: S, w: Panel<'_>, number: usize, x: Block<'_, 8>) -> [S::F; 8] {
-        let mut total = [s.splat(0.0); 8];
-        let Block::Int16 { bytes, scales, sums } = x else { return total };
-        let size = w.shape.group_size / GROUP;
-        let spelled = if w.shape.bits == 4 { (number - self.first) * w.shape.inputs / 4 } else { 0 };
-        for from in (0..bytes.len()).step_by(AHEAD) {
-            let count = AHEAD.min(bytes.len() - from);
-            self.multiply(w, spelled, &bytes[from..from + count], from);
-            for at in from..from + count {
-                w.prefetch(s, at / size);
-                let (_, scale, bias) = w.group(s, at / size);
-                let dots = &self.dots[at - from].0;
-                for row in 0..8 {
-                    let both = [s.words(&dots[row].0), s.words(&dots[8 + row].0)];
-                    add_integers(s, &mut total[row], both, [scale, bias], [scales[at][row], sums[at][row]]);
-                }
-            }
-        }
-        total
-    }
-}
-
 /// A block's rows times some panels of one matrix.
 struct Plain<'a> {
-    path: Path,
     x: &'a Input,
     w: &'a Packed,
     finish: Finish<'a>,
@@ -503,29 +398,18 @@ impl Kernel for Plain<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let mut tiled = Tiled::new(s, self.path, self.x, self.w, self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.pairs::<S, 1>(s, row),
                 2 => self.pairs::<S, 2>(s, row),
                 4 => self.singly::<S, 4>(s, row),
-                _ => self.eight(s, row, tiled.as_mut()),
+                _ => self.singly::<S, 8>(s, row),
             }
         }
     }
 }
 
 impl Plain<'_> {
-    #[inline(always)]
-    fn eight<S: Simd>(&self, s: S, row: usize, tiled: Option<&mut Tiled>) {
-        let Some(tiled) = tiled else { return self.singly::<S, 8>(s, row) };
-        let x = Block::new(self.x, row);
-        for panel in self.first..self.end {
-            let y = tiled.panel(s, Panel::new(self.w, panel, row == 0), panel, x);
-            self.store(s, row, panel, y);
-        }
-    }
-
     #[inline(always)]
     fn singly<S: Simd, const R: usize>(&self, s: S, row: usize) {
         let x = Block::<R>::new(self.x, row);
@@ -571,7 +455,6 @@ impl Plain<'_> {
 
 /// A block's rows times some panels of two matrices, one of which gates the other.
 struct Gated<'a> {
-    path: Path,
     x: &'a Input,
     w: [&'a Packed; 2],
     bias: [Option<&'a [f32]>; 2],
@@ -586,31 +469,18 @@ impl Kernel for Gated<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // No closure: it would be compiled without the path's features.
-        let mut gate = Tiled::new(s, self.path, self.x, self.w[0], self.first, self.end);
-        let mut up = Tiled::new(s, self.path, self.x, self.w[1], self.first, self.end);
         for (row, count) in blocks(self.x.rows) {
             match count {
                 1 => self.rows::<S, 1>(s, row),
                 2 => self.rows::<S, 2>(s, row),
                 4 => self.rows::<S, 4>(s, row),
-                _ => self.eight(s, row, [gate.as_mut(), up.as_mut()]),
+                _ => self.rows::<S, 8>(s, row),
             }
         }
     }
 }
 
 impl Gated<'_> {
-    #[inline(always)]
-    fn eight<S: Simd>(&self, s: S, row: usize, tiled: [Option<&mut Tiled>; 2]) {
-        let [Some(gate), Some(up)] = tiled else { return self.rows::<S, 8>(s, row) };
-        let x = Block::new(self.x, row);
-        for panel in self.first..self.end {
-            let w = [Panel::new(self.w[0], panel, row == 0), Panel::new(self.w[1], panel, row == 0)];
-            self.store(s, row, panel, [gate.panel(s, w[0], panel, x), up.panel(s, w[1], panel, x)]);
-        }
-    }
-
     #[inline(always)]
     fn rows<S: Simd, const R: usize>(&self, s: S, row: usize) {
         let x = Block::<R>::new(self.x, row);

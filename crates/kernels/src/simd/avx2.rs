@@ -191,14 +191,6 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn store_words(self, x: Self::I, to: &mut [u32; LANES]) {
-        let (halves, _) = to.as_chunks_mut::<8>();
-        for i in 0..2 {
-            simd!(_mm256_storeu_si256(halves[i].as_mut_ptr().cast(), x[i]));
-        }
-    }
-
-    #[inline(always)]
     fn zero(self) -> Self::I {
         [simd!(_mm256_setzero_si256()); 2]
     }

@@ -158,11 +158,6 @@ impl<const VNNI: bool> Simd for Avx512<VNNI> {
     }
 
     #[inline(always)]
-    fn store_words(self, x: __m512i, to: &mut [u32; LANES]) {
-        simd!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x));
-    }
-
-    #[inline(always)]
     fn zero(self) -> __m512i {
         simd!(_mm512_setzero_si512())
     }

@@ -9,7 +9,8 @@
 //! | `avx2` | AVX2, FMA, F16C | two of 8 |
 //! | `avx512` | AVX-512 F, BW, DQ, VL | one of 16 |
 //! | `avx512-vnni` | the same and VNNI | one of 16, four-byte dot products in one instruction |
-//! | `avx512-amx` | the same and AMX, on Linux | as before; products of many rows by the matrix unit (`tiles`) |
+//!
+//! AMX is not used: its products of 32 inputs a scale wait for their stores, and were never faster than VNNI's.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -36,8 +37,6 @@ enum Kind {
     Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
-    #[cfg(target_arch = "x86_64")]
-    Avx512Amx,
 }
 
 impl Path {
@@ -62,8 +61,7 @@ impl Path {
             let avx2 = has!("avx2") && has!("fma") && has!("f16c");
             let avx512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
             let vnni = avx512 && has!("avx512vnni");
-            let amx = vnni && crate::tiles::available();
-            let found = [(avx2, Kind::Avx2), (avx512, Kind::Avx512), (vnni, Kind::Avx512Vnni), (amx, Kind::Avx512Amx)];
+            let found = [(avx2, Kind::Avx2), (avx512, Kind::Avx512), (vnni, Kind::Avx512Vnni)];
             paths.extend(found.into_iter().filter(|(here, _)| *here).map(|(_, kind)| Self(kind)));
         }
         paths
@@ -73,15 +71,7 @@ impl Path {
     #[must_use]
     pub fn has_byte_products(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return matches!(self.0, Kind::Avx512Vnni | Kind::Avx512Amx);
-        #[cfg(not(target_arch = "x86_64"))]
-        false
-    }
-
-    /// Whether a matrix unit takes products of integers with eight rows and more.
-    pub(crate) fn has_tiles(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self.0 == Kind::Avx512Amx;
+        return self.0 == Kind::Avx512Vnni;
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -104,8 +94,6 @@ impl fmt::Display for Path {
             Kind::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Vnni => "avx512-vnni",
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512Amx => "avx512-amx",
         })
     }
 }
@@ -131,7 +119,7 @@ pub(crate) fn run<K: Kernel>(path: Path, kernel: K) -> K::Output {
         Kind::Avx512 => unsafe { avx512::run(kernel) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx512Vnni | Kind::Avx512Amx => unsafe { avx512::run_vnni(kernel) },
+        Kind::Avx512Vnni => unsafe { avx512::run_vnni(kernel) },
     }
 }
 
@@ -180,8 +168,6 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn load_bf16(self, from: &[u16; LANES]) -> Self::F;
 
     fn words(self, from: &[u32; LANES]) -> Self::I;
-    /// The words, as memory holds them.
-    fn store_words(self, x: Self::I, to: &mut [u32; LANES]);
     fn zero(self) -> Self::I;
     /// The four bits from bit `AT` of each word on, as a number.
     fn nibble<const AT: u32>(self, x: Self::I) -> Self::F;
@@ -330,8 +316,7 @@ mod tests {
     #[test]
     fn the_paths_that_are_not_tested_here_are_named() {
         let here: Vec<String> = Path::available().iter().map(ToString::to_string).collect();
-        let absent = ["neon", "avx2", "avx512", "avx512-vnni", "avx512-amx"]
-            .map(|name| (name, here.iter().any(|path| path == name)));
+        let absent = ["neon", "avx2", "avx512", "avx512-vnni"].map(|name| (name, here.iter().any(|path| path == name)));
         for (name, _) in absent.iter().filter(|(_, here)| !here) {
             println!("not tested on this machine: {name}");
         }

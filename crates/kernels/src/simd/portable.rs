@@ -137,11 +137,6 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn store_words(self, x: Self::I, to: &mut [u32; LANES]) {
-        *to = x;
-    }
-
-    #[inline(always)]
     fn zero(self) -> Self::I {
         [0; LANES]
     }
