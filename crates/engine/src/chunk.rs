@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use crate::device::Backend;
-use crate::ops;
 
 /// What a chunk should take.
 const TARGET: Duration = Duration::from_millis(500);
@@ -32,11 +31,12 @@ pub struct ChunkSize {
 }
 
 impl ChunkSize {
-    /// The size for a model of so many weights, each of which takes one multiply-add a token.
+    /// The size for a model of so many weights, each of which takes one multiply-add a token; `byte_products` says whether a CPU
+    /// multiplies them as integers with instructions made for that.
     #[must_use]
-    pub fn new(backend: Backend, weights: usize, cores: usize) -> Self {
+    pub fn new(backend: Backend, weights: usize, cores: usize, byte_products: bool) -> Self {
         let tokens = if backend == Backend::Cpu {
-            let core = if ops::prefers_integers() { CORE_WITH_BYTE_PRODUCTS } else { CORE };
+            let core = if byte_products { CORE_WITH_BYTE_PRODUCTS } else { CORE };
             let per_second = core * cores as f64 / weights.max(1) as f64;
             let tokens = (per_second * TARGET.as_secs_f64()) as usize;
             // Powers of two: machines that are nearly alike then compute alike.
@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn larger_models_run_in_smaller_chunks() {
-        let small = ChunkSize::new(Backend::Cpu, 135_000_000, 2).tokens();
-        let large = ChunkSize::new(Backend::Cpu, 8_000_000_000, 2).tokens();
+        let small = ChunkSize::new(Backend::Cpu, 135_000_000, 2, false).tokens();
+        let large = ChunkSize::new(Backend::Cpu, 8_000_000_000, 2, true).tokens();
         assert!(LEAST <= large && large < small && small <= ON_GPU, "{large} {small}");
-        assert_eq!(ChunkSize::new(Backend::Cuda, 8_000_000_000, 2).tokens(), ON_GPU);
+        assert_eq!(ChunkSize::new(Backend::Cuda, 8_000_000_000, 2, false).tokens(), ON_GPU);
     }
 
     #[test]

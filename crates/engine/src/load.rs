@@ -208,7 +208,8 @@ fn finish(options: &LoadOptions, parts: Parts) -> Result<Loaded, String> {
     }
     details.insert("kv_cache".to_owned(), kv_words(options.kv, arrangement.format));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let chunk = ChunkSize::new(backend, models::multiplied(&checkpoint), cores);
+    let byte_products = panels == Some(Activations::Int16) && ops::prefers_integers();
+    let chunk = ChunkSize::new(backend, models::multiplied(&checkpoint), cores, byte_products);
     let front = Arc::new(Front {
         id,
         created: checkpoint.created(),
