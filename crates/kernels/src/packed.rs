@@ -125,10 +125,7 @@ impl Packed {
             bits: if bits <= 4 { 4 } else { 8 },
             floats: exact.unwrap_or(FloatType::F32),
         };
-        let lines = Lines::build(shape.panels() * shape.panel_lines(), |lines| {
-            fill(shape, lines, |panel, lines| fill_panel(shape, panel, source, lines));
-        });
-        Some(Self { lines, shape })
+        Some(Self::build(shape, |panel, lines| fill_panel(shape, panel, source, lines)))
     }
 
     /// Packs a matrix of halves: `numbers` are little-endian, row after row.
@@ -142,10 +139,27 @@ impl Packed {
             return None;
         }
         let shape = Shape { outputs, inputs, group_size: GROUP, bits: 16, floats };
-        let lines = Lines::build(shape.panels() * shape.panel_lines(), |lines| {
-            fill(shape, lines, |panel, lines| fill_halves(shape, panel, halves, lines));
+        Some(Self::build(shape, |panel, lines| fill_halves(shape, panel, halves, lines)))
+    }
+
+    /// A matrix of this shape, the lines of whose panels `fill_panel` fills.
+    fn build(shape: Shape, fill_panel: impl Fn(usize, &mut [Line]) + Sync) -> Self {
+        let panel_lines = shape.panel_lines();
+        let lines = Lines::build(shape.panels() * panel_lines, |lines| {
+            if panel_lines == 0 {
+                return;
+            }
+            let lines = Parts::new(lines);
+            // Several panels a piece, to be worth a thread's while.
+            let step = (1024 / panel_lines).max(1);
+            pool::for_each(shape.panels().div_ceil(step), |piece| {
+                for panel in (piece * step..(piece + 1) * step).take_while(|panel| *panel < shape.panels()) {
+                    // SAFETY: the panels' lines do not overlap, and each is in one piece.
+                    fill_panel(panel, unsafe { lines.part(panel * panel_lines, panel_lines) });
+                }
+            });
         });
-        Some(Self { lines, shape })
+        Self { lines, shape }
     }
 
     /// Whether the numbers are halves, which meet activations in float32 only.
@@ -213,24 +227,6 @@ impl Packed {
             FloatType::F16 | FloatType::Bf16 => (number(lane), number(LANES + lane)),
         }
     }
-}
-
-/// Has the lines of every panel filled.
-fn fill(shape: Shape, lines: &mut [Line], panel_of: impl Fn(usize, &mut [Line]) + Sync) {
-    let panel_lines = shape.panel_lines();
-    if panel_lines == 0 {
-        return;
-    }
-    let lines = Parts::new(lines);
-    // Several panels a piece, to be worth a thread's while.
-    let step = (1024 / panel_lines).max(1);
-    pool::for_each(shape.panels().div_ceil(step), |piece| {
-        for panel in (piece * step..(piece + 1) * step).take_while(|panel| *panel < shape.panels()) {
-            // SAFETY: the panels' lines do not overlap, and each is in one piece.
-            let lines = unsafe { lines.part(panel * panel_lines, panel_lines) };
-            panel_of(panel, lines);
-        }
-    });
 }
 
 /// The line of a group, and the bit in its words, at which input `i` of the group lies.
